@@ -1,0 +1,102 @@
+"""What runs the convolutional part: onnxruntime, or openvino where it is installed.
+
+An engine maps float32 images (N, 3, H, W), H and W multiples of 16, to saliency (N, 1, H / 16, W / 16). Engines may be
+shared between threads. Both give the same log density within ``TOLERANCE`` (fp32); bf16 trades that for speed.
+"""
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fastgaze.errors import ArgumentError, ModelError, require
+
+Array = npt.NDArray[np.float32]
+
+ENGINES = ("onnxruntime", "openvino", "openvino-bf16")
+TOLERANCE = 1e-3
+"""Largest difference of log densities between the fp32 engines, in nats."""
+
+
+class Engine(Protocol):
+    """The convolutional part of one model."""
+
+    def __call__(self, images: Array) -> Array:
+        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+        ...
+
+
+def make_engine(path: Path, content: bytes, engine: str = "onnxruntime", threads: int | None = None) -> Engine:
+    """The engine of that name for an ONNX file whose bytes are ``content``; ``path`` names it in errors.
+
+    ``threads``: compute threads of one prediction, all cores of this process by default.
+    """
+    threads = available_cores() if threads is None else threads
+    if not 1 <= threads <= 1024:
+        raise ArgumentError(f"threads={threads} is not between 1 and 1024")
+    if engine == "onnxruntime":
+        return OnnxRuntime(path, content, threads)
+    if engine in ("openvino", "openvino-bf16"):
+        return OpenVino(path, content, threads, "bf16" if engine.endswith("bf16") else "f32")
+    raise ArgumentError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS or Windows
+        return os.cpu_count() or 1
+
+
+class OnnxRuntime:
+    """onnxruntime on the CPU; idle threads sleep instead of spinning, so that a server's cores stay free."""
+
+    def __init__(self, path: Path, content: bytes, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        options.log_severity_level = 4
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's own exception types are not public
+            raise ModelError(f"onnxruntime cannot load {path}: {_first_line(error)}") from error
+
+    def __call__(self, images: Array) -> Array:
+        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+        saliency: Array = self._session.run(["saliency"], {"image": images})[0]
+        return saliency
+
+
+class OpenVino:
+    """openvino on the CPU, in fp32 or bf16."""
+
+    def __init__(self, path: Path, content: bytes, threads: int, precision: str) -> None:
+        openvino = require("openvino", "openvino")
+        settings = {
+            "INFERENCE_NUM_THREADS": str(threads),
+            "INFERENCE_PRECISION_HINT": precision,
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        try:
+            core = openvino.Core()
+            self._compiled = core.compile_model(core.read_model(model=content), "CPU", settings)
+        except Exception as error:  # openvino raises RuntimeError and its own kinds
+            raise ModelError(f"openvino cannot load {path}: {_first_line(error)}") from error
+
+    def __call__(self, images: Array) -> Array:
+        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+        # One request a call: requests are not safe to share between threads, compiled models are.
+        request = self._compiled.create_infer_request()
+        request.infer({"image": images})
+        return np.array(request.get_output_tensor(0).data, dtype=np.float32)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

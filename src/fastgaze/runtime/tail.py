@@ -1,0 +1,108 @@
+"""From the network's saliency map to a log density at any size: A X B^T, centre bias, softmax.
+
+Upsampling by the stride, the Gaussian and the resampling to the output are linear in each axis, so all three together
+are one small matrix for the rows and one for the columns. The centre bias C, a smooth grid, is L R by its singular
+values with few columns and is stretched by the same kind of matrices, so it joins the same product:
+
+    logits = [A X | U L] [B | V R^T]^T      A (H, h), X (h, w), B (W, w), U (H, 48), V (W, 64)
+
+No pass over the pixels is spent on it. The maximum is never searched: the rows of A and B are weights that sum to 1,
+so with X shifted to a maximum of 0 every exponential is bounded.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from fastgaze.data.operators import bilinear_matrix, gaussian_matrix
+from fastgaze.errors import ArgumentError
+
+Array = npt.NDArray[np.float32]
+Size = tuple[int, int]
+
+# Rows are handled in blocks whose exponentials stay in the cache of one core.
+_BLOCK_VALUES = 64 * 1024
+# Singular values below this share of the first change no log density by more than about 1e-5.
+_NEGLIGIBLE = 1e-7
+# A bias with a longer side is not factorised: the decomposition would cost more than it saves.
+_LARGEST_FACTORISED = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Bias:
+    """A log density on a grid (h, w) as a product: ``left`` (h, r) times ``right`` (r, w)."""
+
+    left: Array
+    right: Array
+
+
+NO_BIAS = Bias(np.zeros((1, 0), np.float32), np.zeros((0, 1), np.float32))
+
+
+def make_bias(log_density: npt.ArrayLike) -> Bias:
+    """Factors of a log density (h, w) of any size; its constant does not matter. Refuses NaN and infinity."""
+    grid = np.asarray(log_density, dtype=np.float64)
+    if grid.ndim != 2 or grid.size == 0:
+        raise ArgumentError(f"a centre bias is a log density (h, w), not an array of shape {grid.shape}")
+    if not np.isfinite(grid).all():
+        raise ArgumentError("a centre bias holds NaN or infinity; give finite log densities")
+    grid = grid - grid.max()
+    if max(grid.shape) > _LARGEST_FACTORISED:
+        return Bias(np.eye(grid.shape[0], dtype=np.float32), grid.astype(np.float32))
+    left, values, right = np.linalg.svd(grid, full_matrices=False)
+    rank = int((values > _NEGLIGIBLE * max(values[0], 1.0)).sum())
+    return Bias((left[:, :rank] * values[:rank]).astype(np.float32), right[:rank].astype(np.float32))
+
+
+@lru_cache(maxsize=64)
+def _blur_matrix(cells: int, pixels: int, sigma: float) -> npt.NDArray[np.float64]:
+    """(pixels, cells): upsampling from the saliency map to the working size, then the Gaussian."""
+    return gaussian_matrix(pixels, sigma) @ bilinear_matrix(cells, pixels)
+
+
+@lru_cache(maxsize=64)
+def tail_matrix(cells: int, pixels: int, n_out: int, sigma: float) -> Array:
+    """A of the equation above, (n_out, cells), for one axis."""
+    return _interpolate_rows(_blur_matrix(cells, pixels, sigma), n_out).astype(np.float32)
+
+
+def _interpolate_rows(matrix: npt.NDArray[np.floating], n_out: int) -> npt.NDArray[np.float64]:
+    """``bilinear_matrix(len(matrix), n_out) @ matrix``, by reading two rows each instead of a dense product."""
+    n_in = len(matrix)
+    position = np.clip((np.arange(n_out) + 0.5) * n_in / n_out - 0.5, 0, n_in - 1)
+    below = position.astype(np.intp)
+    weight = (position - below)[:, None]
+    above = np.minimum(below + 1, n_in - 1)
+    interpolated: npt.NDArray[np.float64] = matrix[below] * (1 - weight) + matrix[above] * weight
+    return interpolated
+
+
+def log_density(saliency: Array, working: Size, sigma: float, bias: Bias, size: Size) -> Array:
+    """saliency (h, w) of an image of ``working`` size -> log density float32 ``size`` = (H, W), logsumexp 0."""
+    (cells_y, cells_x), (height, width) = saliency.shape, size
+    rows = tail_matrix(cells_y, working[0], height, sigma) @ (saliency - saliency.max())
+    columns = tail_matrix(cells_x, working[1], width, sigma)
+    if bias.left.shape[1]:
+        rows = np.hstack([rows, _interpolate_rows(bias.left, height).astype(np.float32)])
+        columns = np.hstack([columns, _interpolate_rows(bias.right.T, width).astype(np.float32)])
+    return _log_softmax_of_product(rows, np.ascontiguousarray(columns.T))
+
+
+def _log_softmax_of_product(rows: Array, columns: Array) -> Array:
+    """log softmax over all entries of rows (H, k) @ columns (k, W), float32, with one block of temporaries."""
+    out = np.empty((rows.shape[0], columns.shape[1]), np.float32)
+    step = max(_BLOCK_VALUES // columns.shape[1], 1)
+    scratch = np.empty((step, columns.shape[1]), np.float32)
+    total = 0.0
+    for start in range(0, len(out), step):
+        block = out[start : start + step]
+        np.matmul(rows[start : start + step], columns, out=block)
+        total += float(np.exp(block, out=scratch[: len(block)]).sum(dtype=np.float32))
+    if not 1e-30 < total < np.inf:
+        # The bound was far from the largest logit, so float32 ran out: shift by the true maximum.
+        out -= out.max()
+        total = float(np.exp(out).sum(dtype=np.float64))
+    out -= np.float32(np.log(total))
+    return out

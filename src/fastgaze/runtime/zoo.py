@@ -1,0 +1,126 @@
+"""The models that come with the package, in ``runtime/bundled``: ``NAME.onnx``, ``NAME.int8.onnx`` and an index."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastgaze.errors import ModelError
+from fastgaze.runtime.metadata import ModelCard, parse_card, read_card
+
+BUNDLED = Path(__file__).parent / "bundled"
+INDEX = "models.json"
+
+
+@dataclass(frozen=True)
+class BundledModel:
+    """One model of the package: what it costs and how well it does."""
+
+    name: str
+    architecture: str
+    precision: str
+    parameters: int
+    gflop_640x480: float
+    working_pixels: int
+    bytes: int
+    default: bool = False
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
+    licence: str = ""
+
+    @property
+    def gflop(self) -> float:
+        """GFLOP of one prediction at the model's own working size."""
+        return self.gflop_640x480 * self.working_pixels / (480 * 640)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        facts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "scores"}
+        return facts | {"gflop": self.gflop, "scores": dict(self.scores)}
+
+
+def models(folder: Path = BUNDLED) -> list[BundledModel]:
+    """The bundled models, the default first, then by cost."""
+    index = read_index(folder)
+    listed = [BundledModel(**facts, default=facts["name"] == index["default"]) for facts in index["models"]]
+    return sorted(listed, key=lambda model: (not model.default, -model.gflop_640x480, model.name))
+
+
+def default_name(folder: Path = BUNDLED) -> str:
+    """Name of the model used when none is given."""
+    name = read_index(folder)["default"]
+    if not isinstance(name, str):
+        raise ModelError("no trained model is bundled yet; give the path of an .onnx made with `fastgaze export`")
+    return name
+
+
+def find(name: str | Path, folder: Path = BUNDLED) -> Path:
+    """The file of a bundled name, or the path itself when it is one of an .onnx file."""
+    text = str(name)
+    names = [facts["name"] for facts in read_index(folder)["models"]]
+    if text in names:
+        return folder / f"{text}.onnx"
+    path = Path(text)
+    if path.suffix == ".onnx":
+        if path.is_file():
+            return path
+        raise ModelError(f"no model file {path}")
+    known = f"there are {', '.join(names)}" if names else "no trained model is bundled yet"
+    raise ModelError(f"no bundled model {text!r}; {known}; or give the path of an .onnx file")
+
+
+def read_index(folder: Path = BUNDLED) -> dict[str, Any]:
+    """``{"default": NAME or None, "models": [facts]}``; empty when nothing is bundled."""
+    path = folder / INDEX
+    if not path.is_file():
+        return {"default": None, "models": []}
+    index: dict[str, Any] = json.loads(path.read_text())
+    return index
+
+
+def write_index(folder: Path, default: str) -> None:
+    """Make the index anew from the cards inside the .onnx files of ``folder``."""
+    facts = [_facts(path, read_card(path)) for path in sorted(folder.glob("*.onnx"))]
+    if default not in [fact["name"] for fact in facts]:
+        raise ModelError(f"default model {default!r} is not in {folder}")
+    (folder / INDEX).write_text(json.dumps({"default": default, "models": facts}, indent=2) + "\n")
+
+
+def _facts(path: Path, card: ModelCard) -> dict[str, Any]:
+    return {
+        "name": path.name.removesuffix(".onnx"),
+        "architecture": card.architecture,
+        "precision": card.precision,
+        "parameters": card.parameters,
+        "gflop_640x480": card.gflop_640x480,
+        "working_pixels": card.working_size.pixels,
+        "bytes": path.stat().st_size,
+        "scores": dict(card.scores),
+        "data": card.data,
+        "licence": card.licence,
+    }
+
+
+def describe(name: str | Path, folder: Path = BUNDLED) -> dict[str, Any]:
+    """Facts of a bundled name or an .onnx path: the card, the spec as one line of JSON, without the bias grid."""
+    path = find(name, folder)
+    card = read_card(path)
+    facts = card.to_json()
+    del facts["center_bias"]
+    return facts | {
+        "spec": json.dumps(dict(card.spec), sort_keys=True),
+        "gflop": card.gflop_640x480,
+        "file": str(path),
+        "bytes": path.stat().st_size,
+    }
+
+
+def read_model(name: str | Path, folder: Path = BUNDLED) -> tuple[Path, bytes, ModelCard]:
+    """Path, bytes and card of a bundled name or an .onnx path."""
+    path = find(name, folder)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read the model {path}: {error.strerror or error}") from error
+    return path, content, parse_card(content, str(path))
