@@ -1,0 +1,51 @@
+# Two commands matter: `make demo` and `make test`. Both make .venv and install what they need.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# The CPU build. It is installed before everything else: an open range drags in gigabytes of CUDA.
+TORCH  := torch==2.13.0
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format backbones clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Stamps: a second run installs nothing unless pyproject.toml changed.
+$(VENV)/.core: $(BIN)/python pyproject.toml
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(PIP) $(TORCH)
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core  ## predict the example photos and write demo/index.html
+	$(BIN)/fastgaze demo --out demo
+
+test: lint  ## lint, then every test of the default suite
+	$(BIN)/python -m pytest -n 2
+
+test-all: lint  ## the default suite and the slow tests
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
+
+lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
+	$(BIN)/ruff check src tests recipes
+	$(BIN)/ruff format --check src tests recipes
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev  ## let ruff format and sort imports
+	$(BIN)/ruff check --fix src tests recipes
+	$(BIN)/ruff format src tests recipes
+
+backbones: $(VENV)/.dev  ## get the ImageNet weights that training starts from, about a minute
+	$(BIN)/python ../shared/tools/get_backbones.py $${FASTGAZE_CACHE:-$$HOME/.cache/fastgaze}
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

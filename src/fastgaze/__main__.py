@@ -1,0 +1,5 @@
+"""``python -m fastgaze``."""
+
+from fastgaze.app.cli import main
+
+main()

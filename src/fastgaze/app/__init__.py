@@ -1,0 +1,1 @@
+"""What a user touches: the command line, the server, the page."""

@@ -1,0 +1,62 @@
+"""The ``fastgaze`` command: one function a verb, results on stdout, progress on stderr.
+
+Each module of this package holds the verbs of one subject and imports what they need inside them,
+so that ``fastgaze --version`` is instant. A user's error is one line and exit code 2; ``--debug``
+shows the traceback.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fastgaze import __version__
+from fastgaze.app.cli import info
+from fastgaze.errors import FastGazeError
+
+app = typer.Typer(
+    name="fastgaze",
+    help="Where people look in an image, on a CPU, in milliseconds.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("info")(info.info)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fastgaze {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Options before the verb; both are acted on elsewhere (``_print_version``, ``main``)."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exits the process."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = app(arguments, prog_name="fastgaze", standalone_mode=False)
+    except FastGazeError as error:
+        if "--debug" in arguments:
+            raise
+        code = _complain(str(error))
+    except typer.TyperException as error:
+        code = _complain(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("fastgaze: interrupted", err=True)
+        code = 130
+    sys.exit(code)
+
+
+def _complain(message: str) -> int:
+    typer.echo(f"fastgaze: {' '.join(message.split())}", err=True)
+    return 2

@@ -1,0 +1,40 @@
+"""What several verbs share: sizes, JSON, tables and progress."""
+
+import json
+import re
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fastgaze.errors import ArgumentError
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """``"480x640"`` -> (height, width) = (480, 640)."""
+    match = re.fullmatch(r"(\d+)[xX](\d+)", text.strip())
+    if match is None or 0 in (size := (int(match[1]), int(match[2]))):
+        raise ArgumentError(f"size {text!r} is not HEIGHTxWIDTH in pixels, such as 480x640")
+    return size
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; NaN and infinity are refused rather than written as invalid JSON."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def progress() -> Progress:
+    """A progress bar on stderr with count, time used and time left; silent when stderr is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        disable=not err.is_terminal,
+    )

@@ -1,0 +1,65 @@
+"""Every error that fastgaze raises on purpose.
+
+A message says what was given, what is valid and what to do, in one line.
+
+    FastGazeError
+    ├── ArgumentError      a value outside what a function or a command accepts
+    ├── DataError          a data set, a fixation file or an image set that cannot be used
+    ├── ImageError         one picture that cannot be decoded or is too large
+    ├── ModelError         a spec, a checkpoint or a model file that cannot be used
+    │   └── BackboneError  pretrained weights that are missing, damaged or of another shape
+    ├── PruningError       a network or a request that pruning refuses
+    ├── ExportError        an export whose result differs from the network it came from
+    └── MissingExtraError  an optional dependency that is not installed
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+
+class FastGazeError(Exception):
+    """Base of all errors above: catch this to catch them all."""
+
+
+class ArgumentError(FastGazeError, ValueError):
+    """A value outside what a function or a command accepts."""
+
+
+class DataError(FastGazeError):
+    """A data set, a fixation file or an image set that cannot be used."""
+
+
+class ImageError(FastGazeError):
+    """One picture that cannot be decoded or is too large."""
+
+
+class ModelError(FastGazeError):
+    """A spec, a checkpoint or a model file that cannot be used."""
+
+
+class BackboneError(ModelError):
+    """Pretrained weights that are missing, damaged or of another shape."""
+
+
+class PruningError(FastGazeError):
+    """A network or a request that pruning refuses."""
+
+
+class ExportError(FastGazeError):
+    """An export whose result differs from the network it came from."""
+
+
+class MissingExtraError(FastGazeError, ImportError):
+    """An optional dependency that is not installed."""
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import ``module``, or say which pip line installs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+            raise
+        raise MissingExtraError(
+            f"{module.split('.')[0]} is not installed; this needs it: pip install 'fastgaze[{extra}]'"
+        ) from error

@@ -1,0 +1,1 @@
+"""Fit, teacher, distillation, pruning while training, sweeps."""
