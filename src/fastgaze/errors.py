@@ -5,7 +5,8 @@ A message says what was given, what is valid and what to do, in one line.
     FastGazeError
     ├── ArgumentError      a value outside what a function or a command accepts
     ├── DataError          a data set, a fixation file or an image set that cannot be used
-    ├── ImageError         one picture that cannot be decoded or is too large
+    ├── ImageError         one picture that cannot be decoded
+    │   └── ImageTooLargeError  one picture with more pixels than are allowed
     ├── ModelError         a spec, a checkpoint or a model file that cannot be used
     │   └── BackboneError  pretrained weights that are missing, damaged or of another shape
     ├── PruningError       a network or a request that pruning refuses
@@ -30,7 +31,11 @@ class DataError(FastGazeError):
 
 
 class ImageError(FastGazeError):
-    """One picture that cannot be decoded or is too large."""
+    """One picture that cannot be decoded."""
+
+
+class ImageTooLargeError(ImageError):
+    """One picture with more pixels than are allowed."""
 
 
 class ModelError(FastGazeError):

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
-from fastgaze.errors import ArgumentError, ImageError
+from fastgaze.errors import ArgumentError, ImageError, ImageTooLargeError
 
 MAX_PIXELS = 120_000_000
 # A fixed list: Pillow's others include formats that start programs (EPS) or that nobody sends as a photograph.
@@ -111,6 +111,8 @@ def _open(stream: io.BytesIO, label: str) -> Picture:
     except UnidentifiedImageError as error:
         known = ", ".join(FORMATS)
         raise ImageError(f"{label}: not an image in a known format ({known})") from error
+    except Image.DecompressionBombError as error:
+        raise ImageTooLargeError(f"{label}: more than {MAX_PIXELS // 10**6} megapixels; scale it down") from error
     except Exception as error:  # see Picture.rgb
         raise ImageError(f"{label}: cannot read the picture ({_reason(error)})") from error
     return _picture(image, label)
@@ -119,7 +121,7 @@ def _open(stream: io.BytesIO, label: str) -> Picture:
 def _picture(image: Image.Image, label: str) -> Picture:
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise ImageError(
+        raise ImageTooLargeError(
             f"{label}: {width}x{height} pixels are more than {MAX_PIXELS // 10**6} megapixels; scale it down"
         )
     if width == 0 or height == 0:
