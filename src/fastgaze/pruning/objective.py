@@ -1,0 +1,142 @@
+"""Which map goes first: the expected rise of the loss against the cost it saves.
+
+``delta_loss`` is float64 (maps,) and zero or positive, ``delta_cost`` is (maps,) and zero or negative.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fastgaze.errors import PruningError
+from fastgaze.pruning.cost import Cost
+from fastgaze.pruning.graph import ChannelGraph
+
+GIGA = 1e9
+
+
+class Objective(Protocol):
+    """Orders maps; the lowest score is removed first."""
+
+    def __call__(self, delta_loss: Tensor, delta_cost: Tensor) -> Tensor:
+        """float64 (maps,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoCost:
+    """delta_loss alone: beta = 0."""
+
+    def __call__(self, delta_loss: Tensor, delta_cost: Tensor) -> Tensor:  # noqa: ARG002 (one protocol for all)
+        """float64 (maps,)."""
+        return delta_loss
+
+
+@dataclass(frozen=True)
+class Beta:
+    """delta_loss + beta * delta_cost for a fixed weight (the Lagrangian of the paper).
+
+    unit  the amount of cost that beta is per: 1e9 makes it loss per GFLOP, which the paper leaves open
+    """
+
+    beta: float
+    unit: float = GIGA
+
+    def __call__(self, delta_loss: Tensor, delta_cost: Tensor) -> Tensor:
+        """float64 (maps,)."""
+        return delta_loss + self.beta * (delta_cost.double() / self.unit)
+
+
+@dataclass(frozen=True)
+class BetaStar:
+    """beta_i = -delta_loss_i / delta_cost_i: the weight at which removing map i begins to pay; no hyperparameter."""
+
+    def __call__(self, delta_loss: Tensor, delta_cost: Tensor) -> Tensor:
+        """float64 (maps,), loss per unit of cost; infinite where nothing is saved."""
+        saving = -delta_cost.double()
+        return torch.where(saving > 0, delta_loss / saving.clamp(min=torch.finfo(torch.float64).tiny), torch.inf)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The smallest beta at which removing every map with delta_loss + beta * delta_cost <= 0 reaches a target.
+
+    cost  total cost to reach, in the cost's own unit; or
+    maps  number of maps to remove
+    """
+
+    cost: float | None = None
+    maps: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.cost is None) == (self.maps is None):
+            raise PruningError(f"Target(cost={self.cost}, maps={self.maps}) needs exactly one of cost and maps")
+
+
+def select(
+    graph: ChannelGraph,
+    delta_loss: Tensor,
+    cost: Cost,
+    objective: Objective,
+    count: int,
+    allowed: Tensor,
+    done: Callable[[Tensor], bool] = lambda _alive: False,
+) -> list[int]:
+    """Up to ``count`` of the maps ``allowed`` (bool (maps,)), best first; costs are live within the round.
+
+    Maps whose removal would empty a layer are passed over. ``done(alive)`` ends the round early.
+    Ties go to the lower index.
+    """
+    alive, chosen = graph.alive.clone(), list[int]()
+    while len(chosen) < count and not done(alive):
+        scores = objective(delta_loss, cost.delta_cost(graph, alive))
+        best = _first_removable(graph, scores, allowed & alive[:-1], alive)
+        if best is None:
+            break
+        alive[best] = False
+        chosen.append(best)
+    return chosen
+
+
+def _first_removable(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor) -> int | None:
+    if bool(torch.isnan(scores[allowed]).any()):
+        raise PruningError("a pruning signal is not a number; the loss or an activation has overflowed")
+    scores = torch.where(allowed, scores, torch.nan)
+    for _ in range(int(allowed.sum())):
+        best = int(torch.where(torch.isnan(scores), torch.inf, scores).argmin())
+        if torch.isnan(scores[best]):  # all that is left scores infinity
+            best = int(torch.nonzero(~torch.isnan(scores))[0])
+        if graph.removable(best, alive):
+            return best
+        scores[best] = torch.nan
+    return None
+
+
+def select_target(
+    graph: ChannelGraph, delta_loss: Tensor, cost: Cost, target: Target, allowed: Tensor
+) -> tuple[list[int], float]:
+    """All maps at or below the smallest sufficient beta, removed at once, and that beta (loss per unit of cost).
+
+    The saving of a set is counted exactly, not added up from single maps.
+    """
+    beta_i = BetaStar()(delta_loss, cost.delta_cost(graph, graph.alive))
+    order = [int(k) for k in torch.argsort(beta_i, stable=True) if allowed[k] and graph.alive[k]]
+    alive, chosen, beta = graph.alive.clone(), list[int](), 0.0
+    for index in order:
+        if _reached(graph, cost, target, alive, len(chosen)) and float(beta_i[index]) > beta:
+            break
+        if graph.removable(index, alive):
+            alive[index] = False
+            chosen.append(index)
+            beta = float(beta_i[index])
+    if not _reached(graph, cost, target, alive, len(chosen)):
+        raise PruningError(f"{target} is out of reach: the smallest network costs {cost.total(graph, alive)}")
+    return chosen, beta
+
+
+def _reached(graph: ChannelGraph, cost: Cost, target: Target, alive: Tensor, removed: int) -> bool:
+    if target.maps is not None:
+        return removed >= target.maps
+    return target.cost is not None and cost.total(graph, alive) <= target.cost

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from fastgaze.pruning import ChannelGraph, Flops, compact
+from tests.pruning.nets import NETS, make
+
+
+def test_lenet_flops_by_hand() -> None:
+    net, x = make("lenet")
+    conv1, conv2 = 24 * 24 * 20 * (2 * 25 + 1), 8 * 8 * 50 * (2 * 20 * 25 + 1)
+    assert Flops().total(ChannelGraph.trace(net, x)) == conv1 + conv2 + 500 * (1600 + 1) + 10 * (1000 + 1)
+
+
+def test_vgg11_convolutions_cost_what_the_paper_fixes() -> None:
+    torch.manual_seed(0)
+    from tests.pruning.nets import vgg11
+
+    net = vgg11(divide=1)
+    graph = ChannelGraph.trace(net, torch.zeros(1, 3, 32, 32))
+    flops = Flops((480, 640)).by_layer(graph)
+    assert float(flops[:-1].sum()) / 1e9 == pytest.approx(91.70, abs=0.005)
+    assert int(graph.prunable.sum()) == 2752
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_delta_cost_of_every_map_is_the_total_after_minus_before(name: str) -> None:
+    net, x = make(name)
+    graph, flops = ChannelGraph.trace(net, x), Flops()
+    for removed in ([], [0, 2]):
+        graph.mark_removed(removed)
+        compact(graph)
+        before, delta = flops.total(graph), flops.delta_cost(graph)
+        assert delta.dtype == torch.int64
+        for index in torch.nonzero(graph.candidates()).flatten().tolist():
+            alive = graph.alive.clone()
+            alive[index] = False
+            assert flops.total(graph, alive) - before == int(delta[index])
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_total_after_compaction_is_that_of_a_fresh_trace(name: str) -> None:
+    net, x = make(name)
+    graph = ChannelGraph.trace(net, x)
+    graph.mark_removed([1, 3])
+    compact(graph)
+    assert Flops().total(graph) == Flops().total(ChannelGraph.trace(net, x))
+
+
+def test_depthwise_and_grouped_layers_count_channels_of_one_group() -> None:
+    net, x = make("mobile")
+    graph = ChannelGraph.trace(net, x)
+    by_name = dict(zip((layer.name for layer in graph.layers), Flops().by_layer(graph).tolist(), strict=True))
+    assert by_name["depthwise.0"] == 11 * 8 * 32 * (2 * 9 + 1)
+    net, x = make("grouped")
+    graph = ChannelGraph.trace(net, x)
+    by_name = dict(zip((layer.name for layer in graph.layers), Flops().by_layer(graph).tolist(), strict=True))
+    assert by_name["grouped"] == 9 * 14 * 18 * (2 * 4 * 9 + 1)
+    assert by_name["twice"] == 2 * 4 * 7 * 18 * (2 * 18 * 9 + 1)
+
+
+def test_frozen_costs_do_not_follow_the_network() -> None:
+    net, x = make("prelu")
+    graph, live, frozen = ChannelGraph.trace(net, x), Flops(), Flops(update=False)
+    first = frozen.delta_cost(graph).clone()
+    assert torch.equal(first, live.delta_cost(graph))
+    graph.mark_removed([0, 1, 12])
+    compact(graph)
+    assert torch.equal(frozen.delta_cost(graph), first)
+    assert not torch.equal(live.delta_cost(graph), first)
+    assert frozen.total(graph) == live.total(graph)

@@ -1,0 +1,220 @@
+import pytest
+import torch
+from torch import nn
+
+from fastgaze.errors import PruningError
+from fastgaze.pruning import Beta, BetaStar, ChannelGraph, Fisher, Flops, History, NoCost, Pruner, Random, Target
+from tests.pruning.nets import image_losses, make
+
+
+def observed(
+    name: str, dtype: torch.dtype = torch.float64, **options: object
+) -> tuple[nn.Module, Pruner, torch.Tensor]:
+    net, x = make(name, batch=3, dtype=dtype)
+    pruner = Pruner(ChannelGraph.trace(net, x), **options)  # type: ignore[arg-type]
+    with pruner.observe():
+        image_losses(net, x).mean().backward()
+    return net, pruner, x
+
+
+@pytest.mark.parametrize("name", ["lenet", "densenet", "resnet", "mobile"])
+def test_beta_star_picks_what_brute_force_picks(name: str) -> None:
+    _, pruner, _ = observed(name)
+    graph, flops, delta_loss = pruner.graph, Flops(), pruner.delta_loss()
+    total = flops.total(graph)
+    best, lowest = -1, float("inf")
+    for index in torch.nonzero(graph.candidates()).flatten().tolist():
+        alive = graph.alive.clone()
+        alive[index] = False
+        beta_i = -float(delta_loss[index]) / (flops.total(graph, alive) - total)
+        if beta_i < lowest:
+            best, lowest = index, beta_i
+    assert pruner.prune(1).maps == (best,)
+
+
+def test_a_fixed_beta_moves_from_the_loss_to_the_cost() -> None:
+    delta_loss, delta_cost = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([-1, -10, -100])
+    assert NoCost()(delta_loss, delta_cost).argmin() == 0
+    assert Beta(0.0, unit=1)(delta_loss, delta_cost).tolist() == [1.0, 2.0, 4.0]
+    assert Beta(0.2, unit=1)(delta_loss, delta_cost).argmin() == 2
+    assert Beta(0.2e9)(delta_loss, delta_cost).tolist() == pytest.approx(
+        Beta(0.2, unit=1)(delta_loss, delta_cost).tolist()
+    )
+    assert BetaStar()(delta_loss, delta_cost).tolist() == pytest.approx([1.0, 0.2, 0.04])
+    assert BetaStar()(delta_loss, torch.tensor([0, -1, -1]))[0] == torch.inf
+
+
+def test_costs_are_live_within_a_round() -> None:
+    _, pruner, _ = observed("lenet")
+    _, twin, _ = observed("lenet")
+    delta_loss = pruner.delta_loss()
+    chosen = pruner.prune(30).maps
+    alive = twin.graph.alive
+    for index in chosen:  # each is the best for the widths that the ones before it left
+        scores = BetaStar()(delta_loss, Flops().delta_cost(twin.graph, alive))
+        allowed = twin.allowed & alive[:-1]
+        assert float(scores[index]) == float(scores[allowed].min())
+        alive = alive.clone()
+        alive[index] = False
+
+
+def test_pruning_forgets_signals_and_counts_down() -> None:
+    net, pruner, _ = observed("lenet")
+    total, images = pruner.total_cost, pruner.statistics.images
+    removal = pruner.prune(7)
+    assert (len(removal.maps), removal.left, removal.images) == (7, 573, images)
+    assert removal.cost == pruner.total_cost < total
+    assert pruner.statistics.images == 0
+    with pytest.raises(PruningError, match="no image was observed"):
+        pruner.prune()
+    assert sum(m.out_channels for m in net if isinstance(m, nn.Conv2d)) + net[5].out_features == 563
+
+
+def test_no_layer_is_ever_emptied() -> None:
+    net, pruner, x = observed("resnet", signal=Random(0), objective=NoCost())
+    pruner.prune(10_000)
+    assert all(len(layer.outputs) >= 1 for layer in pruner.graph.readers)
+    assert net(x).shape == (3, 5)
+    with pytest.raises(PruningError, match="no map can be removed"):
+        pruner.prune()
+
+
+def test_kept_layers_keep_their_maps() -> None:
+    net, pruner, _ = observed("vgg11", keep={"3", "8"})
+    pruner.prune(100)
+    assert net[3].out_channels == 16
+    assert net[8].out_channels == 32
+    with pytest.raises(PruningError, match="no layer 'readout'"):
+        Pruner(pruner.graph, keep={"readout"})
+
+
+def test_a_share_of_the_remaining_maps_goes() -> None:
+    _, pruner, _ = observed("lenet")
+    assert len(pruner.prune(share=0.1).maps) == 57
+
+
+def test_a_round_ends_when_the_cost_is_reached() -> None:
+    _, pruner, _ = observed("lenet")
+    goal = 0.8 * pruner.total_cost
+    removal = pruner.prune(1000, to_cost=goal)
+    assert removal.cost <= goal < removal.cost + 70_000
+    assert len(removal.maps) < 570
+
+
+def test_the_smallest_beta_that_reaches_a_cost_is_found() -> None:
+    _, pruner, _ = observed("lenet")
+    graph, cost = pruner.graph, pruner.cost
+    beta_i = pruner.scores()
+    goal = 0.5 * pruner.total_cost
+    removal = pruner.prune_to(Target(cost=goal))
+    assert removal.cost <= goal
+    assert removal.beta == max(float(beta_i[k]) for k in removal.maps)
+    condemned = {k for k in range(570) if float(beta_i[k]) <= removal.beta}
+    assert set(removal.maps) == condemned
+    alive = torch.ones_like(graph.alive)
+    alive[[k for k in condemned if float(beta_i[k]) < removal.beta]] = False
+    assert cost.total(graph, alive) > goal
+
+
+def test_a_target_may_be_a_number_of_maps() -> None:
+    _, pruner, _ = observed("lenet")
+    dead = int((pruner.delta_loss()[:570] == 0).sum())  # all go at beta = 0
+    assert 0 < dead < 300
+    assert pruner.prune_to(Target(maps=300)).left == 280
+    with pytest.raises(PruningError, match="exactly one"):
+        Target(cost=1.0, maps=2)
+
+
+def test_an_unreachable_target_is_refused_before_anything_is_removed() -> None:
+    _, pruner, _ = observed("lenet")
+    with pytest.raises(PruningError, match="out of reach"):
+        pruner.prune_to(Target(cost=10.0))
+    assert pruner.maps_left == 580
+
+
+def test_alignment_rounds_widths_down_and_spares_narrow_layers() -> None:
+    net, pruner, x = observed("vgg11")  # widths 8 16 32 32 64 64 64 64
+    pruner.prune(40)
+    with pruner.observe():
+        image_losses(net, x).mean().backward()
+    before = [m.out_channels for m in net if isinstance(m, nn.Conv2d)]
+    scores = pruner.scores()
+    removal = pruner.align(8)
+    after = [m.out_channels for m in net if isinstance(m, nn.Conv2d)]
+    assert after[:-1] == [w - w % 8 if w > 8 else w for w in before[:-1]]
+    assert before != after
+    for layer in pruner.graph.readers[:-1]:
+        gone = [k for k in removal.maps if str(pruner.graph.maps[k]).startswith(f"{layer.name}[")]
+        assert all(scores[k] <= scores[layer.outputs].min() for k in gone)
+    assert net(x).shape[1] == 1
+
+
+def test_masks_until_compaction_give_the_same_network() -> None:
+    net, pruner, x = observed("densenet", compacting=False)
+    twin, other, _ = observed("densenet")
+    for p, n in ((pruner, net), (other, twin)):
+        for _ in range(3):
+            p.prune(20)
+            with p.observe():
+                image_losses(n, x).mean().backward()
+    assert pruner.history.removed == other.history.removed
+    assert torch.allclose(net(x), twin(x))
+    width = net.stem[0].out_channels
+    pruner.compact()
+    assert width == 16
+    assert torch.allclose(net(x), twin(x))
+    assert [p.shape for p in net.parameters()] == [p.shape for p in twin.parameters()]
+    assert not any(module._forward_pre_hooks for module in net.modules())
+
+
+def test_the_network_may_be_part_of_a_larger_model() -> None:
+    class Larger(nn.Module):
+        def __init__(self, network: nn.Module) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.network(x)
+            if y.numel() > 1:  # control flow that torch.fx cannot trace
+                y = y.flatten(1).log_softmax(1)
+            return y
+
+    net, x = make("prelu", batch=4)
+    model = Larger(net)
+    pruner = Pruner(ChannelGraph.trace(net, x), optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    for _ in range(3):
+        with pruner.observe():
+            model(x)[:, 5].neg().mean().backward()
+        pruner.optimizers[0].step()
+        pruner.optimizers[0].zero_grad()
+        pruner.prune(2)
+    assert pruner.maps_left == len(pruner.graph.maps) - 6
+    assert torch.isfinite(model(x)).all()
+
+
+def test_a_history_replays_on_a_fresh_network(tmp_path: object) -> None:
+    net, pruner, x = observed("densenet")
+    for _ in range(3):
+        pruner.prune(15)
+        with pruner.observe():
+            image_losses(net, x).mean().backward()
+    path = tmp_path / "history.json"  # type: ignore[operator]
+    pruner.history.save(path)
+    loaded = History.load(path)
+    assert loaded == pruner.history
+    fresh, x = make("densenet", batch=3, dtype=torch.float64)
+    graph = ChannelGraph.trace(fresh, x)
+    loaded.replay(graph)
+    for a, b in zip(fresh.parameters(), net.parameters(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(PruningError, match="all alive"):
+        loaded.replay(graph)
+
+
+def test_a_signal_that_is_not_a_number_is_refused() -> None:
+    net, x = make("prelu")
+    pruner = Pruner(ChannelGraph.trace(net, x), signal=Fisher())
+    with pruner.observe():
+        (image_losses(net, x).mean() * float("nan")).backward()
+    with pytest.raises(PruningError, match="not a number"):
+        pruner.prune()

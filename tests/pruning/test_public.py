@@ -1,0 +1,16 @@
+import subprocess
+import sys
+
+import fastgaze.pruning as pruning
+
+
+def test_all_names_exist_and_are_sorted() -> None:
+    assert list(pruning.__all__) == sorted(pruning.__all__)
+    assert all(hasattr(pruning, name) for name in pruning.__all__)
+
+
+def test_pruning_imports_no_other_room() -> None:
+    code = "import sys, fastgaze.pruning; print([m for m in sys.modules if m.startswith('fastgaze.')])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    rooms = {name.split(".")[1] for name in eval(loaded)}
+    assert rooms == {"errors", "pruning"}

@@ -1,0 +1,187 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fastgaze.errors import PruningError
+from fastgaze.pruning import ChannelGraph, Fisher, L1Activity, L1Weight, Layer, Molchanov, Random, Statistics, probed
+from tests.pruning.nets import NETS, image_losses, make
+
+
+def mask_gradients(net: nn.Module, graph: ChannelGraph, x: Tensor) -> Tensor:
+    """float64 (N, maps): g_nk by autograd through an explicit mask, one image at a time."""
+    rows = []
+    for image in x:
+        mask = torch.ones(len(graph.maps) + 1, dtype=torch.float64, requires_grad=True)
+        handles = []
+        for layer in graph.readers:
+
+            def hook(_m: nn.Module, args: tuple[Tensor], layer: Layer = layer, mask: Tensor = mask) -> tuple[Tensor]:
+                return (args[0] * mask[layer.inputs].view(1, -1, *(1,) * (args[0].dim() - 2)),)
+
+            handles.append(layer.module.register_forward_pre_hook(hook))
+        (grad,) = torch.autograd.grad(image_losses(net, image[None]).sum(), mask)
+        rows.append(grad[:-1])
+        for handle in handles:
+            handle.remove()
+    return torch.stack(rows)
+
+
+def observe(net: nn.Module, graph: ChannelGraph, x: Tensor, reduction: str = "mean") -> Statistics:
+    statistics = Statistics(len(graph.maps))
+    with probed(graph, statistics, reduction=reduction, activity=True):  # type: ignore[arg-type]
+        loss = image_losses(net, x)
+        (loss.mean() if reduction == "mean" else loss.sum()).backward()
+    return statistics
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_fisher_is_half_the_mean_square_of_per_image_mask_gradients(name: str, reduction: str) -> None:
+    net, x = make(name, batch=3, dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    g = mask_gradients(net, graph, x)
+    statistics = observe(net, graph, x, reduction)
+    expected = g.square().sum(0) / (2 * 3)
+    assert statistics.images == 3
+    assert torch.allclose(Fisher()(graph, statistics), expected, rtol=1e-9, atol=1e-15)
+    batch_gradient = g.sum(0).square() / (2 * 3)
+    assert not torch.allclose(expected, batch_gradient, rtol=1e-2)
+
+
+def test_euler_identity_for_convolutions_without_normalisation() -> None:
+    """g_nk = <w_k, dL_n/dw_k> + b_k dL_n/db_k, across ReLU and max-pooling."""
+    net, x = make("vgg11", dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    for n in range(len(x)):
+        statistics = observe(net, graph, x[n : n + 1])
+        for layer in graph.readers[:-1]:
+            weight, bias = layer.module.weight, layer.module.bias
+            g = (weight * weight.grad).flatten(1).sum(1) + bias * bias.grad
+            assert torch.allclose(statistics.squared[layer.outputs].sqrt(), g.abs(), rtol=1e-8, atol=1e-12)
+        net.zero_grad()
+
+
+def test_batches_add_up() -> None:
+    net, x = make("resnet", batch=4, dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    whole = observe(net, graph, x)
+    parts = Statistics(len(graph.maps))
+    for part in (x[:1], x[1:]):
+        with probed(graph, parts):
+            image_losses(net, part).mean().backward()
+    assert parts.images == 4
+    assert torch.allclose(parts.squared, whole.squared)
+    assert torch.allclose(parts.absolute, whole.absolute)
+
+
+def test_batchnorm_uses_running_statistics_while_scoring_and_its_mode_comes_back() -> None:
+    net, x = make("resnet", batch=4, dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    expected = observe(net, graph, x).squared
+    net.train()
+    assert torch.allclose(observe(net, graph, x).squared, expected)
+    assert all(module.training for module in net.modules())
+
+
+def test_gradients_of_parameters_are_those_without_probes() -> None:
+    net, x = make("densenet")
+    graph = ChannelGraph.trace(net, x)
+    image_losses(net, x).mean().backward()
+    expected = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    observe(net, graph, x)
+    for parameter, grad in zip(net.parameters(), expected, strict=True):
+        assert torch.equal(parameter.grad, grad)
+    assert not any(module._forward_pre_hooks for module in net.modules())
+
+
+def test_a_frozen_trunk_is_scored_and_stays_frozen() -> None:
+    net, x = make("vgg11", dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    expected = observe(net, graph, x).squared
+    net.zero_grad()
+    net[:10].requires_grad_(False)
+    assert torch.allclose(observe(net, graph, x).squared, expected)
+    assert net[0].weight.grad is None
+
+
+def test_autocast_scores_are_close_to_full_precision() -> None:
+    net, x = make("vgg11", batch=4)
+    graph = ChannelGraph.trace(net, x)
+    expected = Fisher()(graph, observe(net, graph, x))
+    statistics = Statistics(len(graph.maps))
+    with probed(graph, statistics), torch.autocast("cpu", torch.bfloat16):
+        loss = image_losses(net, x).mean()
+        loss.backward()
+    scores = Fisher()(graph, statistics)
+    keep = (scores > 0) & (expected > 0)
+    assert keep.sum() > 0.7 * len(keep)
+    correlation = torch.corrcoef(torch.stack((scores[keep].log(), expected[keep].log())))[0, 1]
+    assert scores.dtype == torch.float64
+    assert correlation > 0.95
+
+
+def test_molchanov_takes_absolute_values_of_images_and_normalises_layers() -> None:
+    net, x = make("vgg11", batch=3, dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    g = mask_gradients(net, graph, x)
+    statistics = observe(net, graph, x)
+    plain = Molchanov(normalized=False)(graph, statistics)
+    first = graph.layer("0").outputs
+    positions = 18 * 22  # behind the first 2x2 pool of 37x45
+    assert torch.allclose(plain[first], g.abs().mean(0)[first] / positions)
+    normal = Molchanov()(graph, statistics)
+    for layer in graph.readers[:-1]:
+        assert float(normal[layer.outputs].square().sum()) == pytest.approx(1.0)
+
+
+def test_l1_of_activities_is_their_mean_magnitude_at_the_readers() -> None:
+    net, x = make("lenet", batch=3, dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    scores = L1Activity()(graph, observe(net, graph, x))
+    with torch.no_grad():
+        pooled = net[:4](x)
+        hidden = net[:7](x)
+    assert torch.allclose(scores[20:70], pooled.abs().mean((0, 2, 3)))
+    assert torch.allclose(scores[70:570], hidden.abs().mean(0))
+
+
+def test_l1_of_weights_adds_tied_producers() -> None:
+    net, x = make("resnet")
+    graph = ChannelGraph.trace(net, x)
+    scores = L1Weight()(graph, Statistics(len(graph.maps)))
+    tied = (net.stem[0], net.stages[0].conv2, net.stages[1].conv2)
+    assert float(scores[3]) == pytest.approx(sum(float(c.weight[3].abs().sum().detach()) for c in tied), rel=1e-5)
+
+
+def test_random_scores_repeat_with_their_seed_and_change_from_round_to_round() -> None:
+    net, x = make("prelu")
+    graph = ChannelGraph.trace(net, x)
+    statistics = Statistics(len(graph.maps))
+    one, same, other = Random(1), Random(1), Random(2)
+    first = one(graph, statistics)
+    assert torch.equal(first, same(graph, statistics))
+    assert not torch.equal(first, one(graph, statistics))
+    assert not torch.equal(first, other(graph, statistics))
+
+
+def test_signals_without_images_are_refused() -> None:
+    net, x = make("prelu")
+    graph = ChannelGraph.trace(net, x)
+    for signal in (Fisher(), Molchanov(), L1Activity()):
+        with pytest.raises(PruningError, match="no image was observed"):
+            signal(graph, Statistics(len(graph.maps)))
+
+
+def test_misuse_of_the_block_is_refused() -> None:
+    net, x = make("prelu")
+    graph = ChannelGraph.trace(net, x)
+    statistics = Statistics(len(graph.maps))
+    with pytest.raises(PruningError, match="no backward pass"), probed(graph, statistics):
+        net(x)
+    with pytest.raises(PruningError, match="one observe"), probed(graph, statistics):
+        (image_losses(net, x).mean() + image_losses(net, x).mean()).backward()
+    with pytest.raises(PruningError, match="'mean' or a 'sum'"), probed(graph, statistics, reduction="max"):  # type: ignore[arg-type]
+        pass
+    assert statistics.images == 0
+    assert not any(module._forward_pre_hooks for module in net.modules())
