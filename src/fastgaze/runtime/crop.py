@@ -5,7 +5,7 @@ those edges of the window that lie inside the picture. A head at an edge makes t
 their edges run through places where nobody looks. The single most salient point is never used by itself.
 
 The first candidate is the largest window of the ratio at its best place. The others, of any scale, are ranked by worth
-above chance (their worth minus their share of the area) and share at most half of their union with an earlier one.
+above chance (their worth minus their share of the area) and share at most 40% of their union with an earlier one.
 """
 
 import math
@@ -21,7 +21,7 @@ from fastgaze.errors import ArgumentError
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
 """Sizes of the windows tried, relative to the largest that fits."""
-MOST_OVERLAP = 0.5
+MOST_OVERLAP = 0.4
 """Candidates share at most this part of their union."""
 BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""

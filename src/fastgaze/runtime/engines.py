@@ -23,7 +23,7 @@ TOLERANCE = 1e-3
 class Engine(Protocol):
     """The convolutional part of one model."""
 
-    def __call__(self, images: Array) -> Array:
+    def __call__(self, images: Array, /) -> Array:
         """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
         ...
 

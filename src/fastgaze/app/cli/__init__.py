@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fastgaze import __version__
-from fastgaze.app.cli import info
+from fastgaze.app.cli import bench, crop, demo, export, info, predict, zoo
 from fastgaze.errors import FastGazeError
 
 app = typer.Typer(
@@ -21,7 +21,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("predict")(predict.predict)
+app.command("crop")(crop.crop)
+app.command("models")(zoo.models)
 app.command("info")(info.info)
+app.command("bench")(bench.bench)
+app.command("export")(export.export)
+app.command("demo")(demo.demo)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,150 @@
+"""What the verbs that read pictures share: which files, which model, how failures are told."""
+
+import glob
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fastgaze.app.cli.common import progress
+from fastgaze.errors import ArgumentError, FastGazeError
+
+if TYPE_CHECKING:
+    from fastgaze.runtime.predictor import CenterBias, Predictor
+
+_NAMES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pnm", "avif", "jp2", "ico", "tga")
+SUFFIXES = frozenset(f".{name}" for name in _NAMES)
+MARK = ".gaze"
+STDIN = "-"
+
+Images = Annotated[list[str], typer.Argument(help="Files, folders, globs, or - for stdin.", show_default=False)]
+Model = Annotated[str | None, typer.Option(help="A bundled model or the path of an .onnx file.")]
+Threads = Annotated[int, typer.Option(min=1, max=1024, help="Compute threads.")]
+EngineName = Annotated[str, typer.Option("--engine", help="onnxruntime, openvino or openvino-bf16.")]
+Bias = Annotated[str, typer.Option("--center-bias", help="model, none, or FILE.npy with a log density (h, w).")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results; beside each picture by default.")]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One picture and the path of its results, without their suffix."""
+
+    label: str
+    source: str | bytes
+    stem: Path | None
+    """None: the results go to stdout."""
+
+
+def load_model(name: str | None, engine: str, threads: int) -> "Predictor":
+    """The model of a verb; call it before anything else imports numpy, whose own threads are set here."""
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(variable, str(threads))
+    # Pillow warns about odd files; what matters is reported as one line each.
+    warnings.simplefilter("ignore")
+    from fastgaze.runtime.predictor import load
+
+    return load(name, engine, threads)
+
+
+def read_bias(text: str) -> "CenterBias":
+    """``model``, ``none`` or a .npy file -> what ``Predictor.predict`` takes."""
+    if text == "model":
+        return "model"
+    if text == "none":
+        return None
+    import numpy as np
+
+    try:
+        array = np.load(text, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArgumentError(f"--center-bias {text!r} is not 'model', 'none' or a readable .npy file") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        raise ArgumentError(f"--center-bias {text!r} holds no array of floats; give a log density (h, w)")
+    return array
+
+
+def find_jobs(images: list[str], out: Path | None) -> list[Job]:
+    """Every picture that the arguments name, once, in order, with the place of its results."""
+    found = dict.fromkeys(place for argument in images for place in _expand(argument))
+    stems = [None if path == STDIN else _stem(Path(path), root, out) for path, root in found]
+    # a.jpg and a.png in one folder: keep the suffix in the name, so that neither result replaces the other.
+    twice = {stem for stem, count in Counter(stems).items() if count > 1}
+    jobs = []
+    for (path, _), stem in zip(found, stems, strict=True):
+        if path == STDIN:
+            jobs.append(Job("stdin", sys.stdin.buffer.read(), None if out is None else out / "stdin"))
+        elif stem is not None:
+            jobs.append(Job(path, path, stem.with_name(Path(path).name) if stem in twice else stem))
+    return jobs
+
+
+def _stem(path: Path, root: Path, out: Path | None) -> Path:
+    folder = path.parent if out is None else out / path.parent.relative_to(root)
+    return folder / path.stem
+
+
+def _expand(argument: str) -> Iterator[tuple[str, Path]]:
+    """(picture, folder that result paths are relative to) for a file, a folder, a glob or -."""
+    if argument == STDIN:
+        yield STDIN, Path()
+    elif os.path.isdir(argument):
+        yield from ((str(path), Path(argument)) for path in _inside(argument))
+    elif not os.path.lexists(argument) and (matches := sorted(glob.glob(argument, recursive=True))):
+        yield from (place for match in matches for place in _expand(match))
+    else:
+        yield argument, Path(argument).parent
+
+
+def _inside(folder: str) -> Iterator[Path]:
+    """Pictures below ``folder`` by suffix, no earlier results, no hidden files; links to folders are not followed."""
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(parent, name)
+            if path.suffix.lower() in SUFFIXES and not name.startswith(".") and not path.stem.endswith(MARK):
+                yield path
+
+
+def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) -> tuple[list[dict[str, Any]], int]:
+    """Do ``work`` on every picture; a failure is reported on stderr and the rest go on. Results and failures."""
+    if not jobs:
+        raise ArgumentError("no pictures there; give image files or a folder that holds some")
+    results, failures = [], 0
+    with progress() as bar:
+        task = bar.add_task(verb, total=len(jobs), visible=len(jobs) > 1)
+        for job in jobs:
+            try:
+                results.append(work(job))
+            except FastGazeError as error:
+                failures += 1
+                _report(job, str(error), results)
+            except (OSError, MemoryError) as error:  # a result that cannot be written, or a map that does not fit
+                failures += 1
+                reason = "not enough memory; give --output-size" if isinstance(error, MemoryError) else str(error)
+                _report(job, f"{job.label}: {reason}", results)
+            bar.advance(task)
+    return results, failures
+
+
+def _report(job: Job, message: str, results: list[dict[str, Any]]) -> None:
+    message = " ".join(message.split())
+    results.append({"image": job.label, "error": message})
+    typer.echo(f"fastgaze: {printable(message)}", err=True)
+
+
+def printable(text: str) -> str:
+    """Text whose control characters and broken bytes (a file may be named anything) cannot reach the terminal."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def finish(count: int, failures: int) -> None:
+    """The summary of a run with failures, and its exit code."""
+    if failures:
+        typer.echo(f"fastgaze: {failures} of {count} pictures failed, {count - failures} done", err=True)
+        raise typer.Exit(1)

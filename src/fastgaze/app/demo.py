@@ -1,0 +1,101 @@
+"""The demo page: photographs, their heat maps and crops, in one folder that opens in a browser."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from string import Template
+
+from PIL import Image, ImageDraw
+
+from fastgaze.errors import ArgumentError
+from fastgaze.runtime.crop import Crop
+from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.runtime.image import open_picture
+from fastgaze.runtime.predictor import Predictor
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+RATIO = "16:9"
+
+_PAGE = Template("""<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>fastgaze demo</title>
+<style>
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
+figure { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)); gap: .5rem; margin: 2rem 0 }
+figure img { width: 100%; border-radius: .3rem }
+figcaption { grid-column: 1 / -1 }
+</style>
+<h1>Where people look</h1>
+<p>Model $model, $gflop GFLOP a picture. Photo, heat map, and the $ratio window that keeps most attention.</p>
+$figures
+</html>
+""")
+_FIGURE = Template("""<figure>
+<img src="$photo" alt="$name"><img src="$overlay" alt="heat map of $name"><img src="$crop" alt="crop of $name">
+<figcaption><b>$name</b>: $milliseconds ms. The $ratio window keeps $mass, confidence $confidence.</figcaption>
+</figure>""")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One photograph of the demo."""
+
+    name: str
+    gaze: GazeMap
+    crop: Crop
+
+
+def photographs(folder: Path) -> list[Path]:
+    """The JPEG files of a folder, by name."""
+    found = sorted(folder.glob("*.jpg"))
+    if not found:
+        raise ArgumentError(f"no .jpg photographs in {folder}; give a folder with --images")
+    return found
+
+
+def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[Row]:
+    """Predict ``photos`` and write pictures and ``index.html`` into ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
+    predictor.predict(photos[0])  # the first call allocates; the times shown are those of a warm model
+    rows = [_row(predictor, photo, out) for photo in photos]
+    figures = "\n".join(_figure(row) for row in rows)
+    gflop = predictor.card.gflop(predictor.card.working_size(rows[0].gaze.size))
+    page = _PAGE.substitute(model=escape(predictor.name), gflop=f"{gflop:.2f}", ratio=RATIO, figures=figures)
+    (out / "index.html").write_text(page)
+    return rows
+
+
+def _row(predictor: Predictor, photo: Path, out: Path) -> Row:
+    gaze = predictor.predict(photo)
+    crop = gaze.crop(RATIO)[0]
+    picture = open_picture(photo).rgb()
+    picture.save(out / f"{photo.stem}.jpg", quality=90)
+    gaze.overlay().save(out / f"{photo.stem}.gaze.jpg", quality=90)
+    _with_window(picture, crop).save(out / f"{photo.stem}.crop.jpg", quality=90)
+    return Row(photo.stem, gaze, crop)
+
+
+def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
+    """The picture, dark outside the window, with a mark at the focal point."""
+    shown = Image.eval(picture, lambda value: value // 3)
+    shown.paste(picture.crop(crop.box), crop.box[:2])
+    (x, y), radius = crop.focal_point, max(picture.size) / 80
+    draw = ImageDraw.Draw(shown)
+    draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline="white", width=max(round(radius / 3), 1))
+    return shown
+
+
+def _figure(row: Row) -> str:
+    name = escape(row.name, quote=True)
+    return _FIGURE.substitute(
+        name=name,
+        photo=f"{name}.jpg",
+        overlay=f"{name}.gaze.jpg",
+        crop=f"{name}.crop.jpg",
+        milliseconds=f"{sum(row.gaze.milliseconds.values()):.1f}",
+        ratio=RATIO,
+        mass=f"{row.crop.mass:.0%}",
+        confidence=f"{row.crop.confidence:.2f}",
+    )
