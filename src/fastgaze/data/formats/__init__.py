@@ -1,0 +1,61 @@
+"""Readers for the layouts in which eye-tracking data sets are published, by name.
+
+A reader is imported when its format is asked for; those of .mat and .hdf5 files need the extra ``data``.
+"""
+
+from importlib import import_module
+from pathlib import Path
+
+from fastgaze.data.fixations import FixationSet
+from fastgaze.errors import ArgumentError, DataError
+
+LAYOUTS = {
+    "npz": "fixations.npz and images/",
+    "folder": "fixations.csv (image,x,y[,observer]) and the images, anywhere below",
+    "salicon": "images/{train,val}/*.jpg and fixations/{train,val}/*.mat",
+    "mit1003": "ALLSTIMULI/*.jpeg with DATA/<observer>/*.mat, or with ALLFIXATIONMAPS/*_fixPts.jpg",
+    "cat2000": "Stimuli/<category>/*.jpg and FIXATIONLOCS/<category>/*.mat (or trainSet/ with both)",
+    "mit300": "images only, in the folder or in BenchmarkIMAGES/",
+    "osie": "stimuli/*.jpg and fixations.mat (or eye/fixations.mat)",
+    "eyecrowd": "stimuli/*.jpg and fixations.mat, as OSIE",
+    "hdf5": "stimuli.hdf5 and fixations.hdf5 as pysaliency writes them",
+}
+FORMATS = tuple(LAYOUTS)
+_MODULES = {"eyecrowd": "osie"}
+
+
+def load(format: str, path: str | Path) -> FixationSet:
+    """Read the data set at ``path``; format "auto" recognises the layout."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"no data at {path}; give the folder of a data set")
+    name = recognise(path) if format == "auto" else format
+    if name not in LAYOUTS:
+        raise ArgumentError(f"no data format {format!r}; there are auto, {', '.join(FORMATS)}")
+    reader = import_module(f"fastgaze.data.formats.{_MODULES.get(name, name)}")
+    data: FixationSet = reader.read(path)
+    return data
+
+
+def recognise(path: Path) -> str:
+    """The format of the data set at ``path``, from the names of what is in it."""
+    for name, marks in _MARKS.items():
+        if any(any(path.glob(mark)) for mark in marks):
+            return name
+    if path.suffix in (".hdf5", ".h5"):
+        return "hdf5"
+    layouts = "; ".join(f"{name}: {layout}" for name, layout in LAYOUTS.items())
+    raise DataError(f"{path} has no known layout; name one with --format. Known: {layouts}")
+
+
+# In this order: the first layout of which one mark is found.
+_MARKS = {
+    "npz": ("fixations.npz",),
+    "folder": ("fixations.csv",),
+    "hdf5": ("fixations.hdf5", "fixations.h5"),
+    "osie": ("fixations.mat", "eye/fixations.mat", "data/eye/fixations.mat"),
+    "mit1003": ("ALLSTIMULI",),
+    "cat2000": ("FIXATIONLOCS", "trainSet/FIXATIONLOCS"),
+    "salicon": ("fixations/train", "fixations/val", "fixations/*.mat", "train/*.mat", "val/*.mat"),
+    "mit300": ("BenchmarkIMAGES", "*.jpg", "*.jpeg", "*.png", "*.webp"),
+}

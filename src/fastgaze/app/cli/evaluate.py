@@ -1,0 +1,85 @@
+"""``fastgaze evaluate`` and ``fastgaze submit``: scores on a data set, and files for the benchmarks."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from fastgaze.app.cli.common import err, out, parse_size, print_json, progress
+
+if TYPE_CHECKING:
+    from fastgaze.evaluation.evaluate import Evaluation
+
+_MODEL_HELP = "A bundled name, .onnx, .safetensors or .vxm; several, or a folder of them, are an ensemble."
+
+
+def evaluate(
+    model: Annotated[list[str], typer.Argument(help=_MODEL_HELP)],
+    data: Annotated[Path, typer.Option(help="Folder of the data set.")],
+    format: Annotated[str, typer.Option(help="Layout of the data; `fastgaze data formats` lists them.")] = "auto",
+    protocol: Annotated[str, typer.Option(help="tuebingen or mit-legacy.")] = "tuebingen",
+    center_bias: Annotated[
+        str, typer.Option(help="own (the data set's, without the image itself), model or none.")
+    ] = "own",
+    size: Annotated[
+        str | None, typer.Option(help="HEIGHTxWIDTH at which the model works; default: the image's or the model's.")
+    ] = None,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Score only the tenth that is never trained on.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Score only so many images, evenly spread.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network.")] = None,
+    seed: Annotated[int, typer.Option(help="Of bootstrap and random choices.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, with a row for each image.")] = False,
+) -> None:
+    """Score a model on a data set, with confidence intervals and baselines."""
+    import numpy as np
+
+    from fastgaze.data import formats
+    from fastgaze.data.fixations import held_out as is_held_out
+    from fastgaze.evaluation.adapters import open_model
+    from fastgaze.evaluation.evaluate import evaluate as run
+
+    fixations = formats.load(format, data)
+    chosen = np.flatnonzero(is_held_out(fixations.names)) if held_out else np.arange(len(fixations))
+    if limit is not None and limit < len(chosen):
+        chosen = chosen[np.linspace(0, len(chosen) - 1, limit).astype(int)]
+    working = parse_size(size) if size else None
+    with progress() as bar:
+
+        def track(items: Iterable[int]) -> Iterable[int]:
+            return bar.track(list(items), description="evaluate")
+
+        result = run(
+            open_model(model, resized=working is not None, threads=threads),
+            fixations,
+            protocol=protocol,
+            center_bias=center_bias,
+            size=working,
+            seed=seed,
+            model_name=", ".join(model),
+            data_name=str(data),
+            only=chosen,
+            track=track,
+        )
+    if json:
+        print_json(result.to_json())
+    else:
+        _print_table(result)
+
+
+def _print_table(result: "Evaluation") -> None:
+    title = f"{result.data}: {result.images} images, {result.fixations} fixations, protocol {result.protocol}"
+    table = Table("metric", title=f"{title}, centre bias {result.center_bias}", title_justify="left")
+    for column in ("model", "95% interval", *result.baselines):
+        table.add_column(column, justify="right")
+    for metric, mean in result.means.items():
+        low, high = result.intervals[metric]
+        beside = [f"{scores[metric]:.4f}" if metric in scores else "" for scores in result.baselines.values()]
+        table.add_row(metric, f"{mean:.4f}", f"{low:.4f} {high:.4f}", *beside)
+    out.print(table)
+    out.print("log_likelihood: nats; log_likelihood_bits: bits over uniform; information_gain: bits over centre bias")
+    if result.skipped:
+        err.print(f"skipped {len(result.skipped)} images without fixations: {', '.join(result.skipped[:5])} ...")

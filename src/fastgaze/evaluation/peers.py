@@ -1,0 +1,176 @@
+"""Twitter's own FastGaze, the network behind its image cropping, from the .vxm file in which it was published.
+
+The file, little endian: 4 magic bytes, uint32 number of records, then records {uint32 length, key ending in NUL,
+uint32 length, value}. Layer i has ``{i}Type`` (0 convolution, 2 max-pooling, 3 blur), weights ``{i}w`` and ``{i}b``
+with ``.shape``, and ``{i}Act`` (1 ReLU, 4 PReLU with ``{i}alpha``).
+"""
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastgaze.data.center_bias import resample_log_density
+from fastgaze.data.fixations import Size
+from fastgaze.errors import ModelError, require
+
+MAGIC = b"\x01tPM"
+BGR_MEAN = np.array([103.939, 116.779, 123.68], dtype=np.float32)
+WIDTH = 640  # of its input; larger is slower and scores higher
+STRIDE = 16
+_CONVOLUTION, _POOL, _BLUR = 0, 2, 3
+_RELU, _PRELU = 1, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer: a convolution (weight, bias, slope of its PReLU or None for ReLU), a 2x2 pooling or the blur."""
+
+    kind: int
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    slope: NDArray[np.float32] | None
+    taps: int = 0
+    sigma: float = 0.0
+
+
+def read_layers(path: Path) -> list[Layer]:
+    """The layers of a .vxm file, in order."""
+    records = _records(path)
+    count = sum(key.removesuffix("Type").isdigit() for key in records if key.endswith("Type"))
+    try:
+        return [_layer(records, str(i)) for i in range(count)]
+    except (KeyError, ValueError, struct.error) as error:
+        raise ModelError(f"{path}: a record is missing or damaged ({error}); get the file again") from error
+
+
+def _records(path: Path) -> dict[str, bytes]:
+    content = path.read_bytes()
+    if content[:4] != MAGIC:
+        raise ModelError(f"{path}: not a .vxm model (it starts with {content[:4]!r}, not {MAGIC!r})")
+    records: dict[str, bytes] = {}
+    try:
+        (count,), offset = struct.unpack_from("<I", content, 4), 8
+        for _ in range(count):
+            key, offset = _field(content, offset)
+            records[key.rstrip(b"\0").decode()], offset = _field(content, offset)
+    except struct.error as error:
+        raise ModelError(f"{path}: the file ends inside a record; get it again") from error
+    return records
+
+
+def _field(content: bytes, offset: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from("<I", content, offset)
+    return content[offset + 4 : offset + 4 + length], offset + 4 + length
+
+
+def _layer(records: dict[str, bytes], i: str) -> Layer:
+    def number(key: str) -> int:
+        return int(struct.unpack("<i", records[i + key])[0])
+
+    def array(key: str) -> NDArray[np.float32]:
+        return np.frombuffer(records[i + key], "<f4").reshape(np.frombuffer(records[f"{i}{key}.shape"], "<i4"))
+
+    nothing = np.empty(0, np.float32)
+    kind = number("Type")
+    if kind == _POOL:
+        return Layer(kind, nothing, nothing, None)
+    if kind == _BLUR:
+        return Layer(kind, nothing, nothing, None, number("KernelSize"), float(number("Std")))
+    if kind != _CONVOLUTION or number("Act") not in (_RELU, _PRELU):
+        raise ModelError(f"layer {i}: type {kind} is not convolution (0), pooling (2) or blur (3) with ReLU or PReLU")
+    return Layer(kind, array("w"), array("b"), array("alpha") if number("Act") == _PRELU else None)
+
+
+def to_onnx(layers: list[Layer]) -> bytes:
+    """The network before the blur as an ONNX file: ``image`` (1, 3, H, W) -> ``saliency`` (1, 1, h, w)."""
+    onnx = require("onnx", "train")
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    nodes: list[Any] = []
+    weights: list[Any] = []
+    value = "image"
+    for i, layer in enumerate(layers):
+        if layer.kind == _POOL:
+            nodes.append(helper.make_node("MaxPool", [value], [f"x{i}"], kernel_shape=[2, 2], strides=[2, 2]))
+        elif layer.kind == _CONVOLUTION:
+            pad = layer.weight.shape[2] // 2
+            arrays = {f"w{i}": layer.weight, f"b{i}": layer.bias}
+            nodes.append(helper.make_node("Conv", [value, *arrays], [f"c{i}"], pads=[pad] * 4))
+            if layer.slope is None:
+                nodes.append(helper.make_node("Relu", [f"c{i}"], [f"x{i}"]))
+            else:
+                arrays[f"a{i}"] = layer.slope.reshape(1, 1, 1)
+                nodes.append(helper.make_node("PRelu", [f"c{i}", f"a{i}"], [f"x{i}"]))
+            weights += [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+        else:
+            continue
+        value = f"x{i}"
+    tensor = helper.make_tensor_value_info
+    kind = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [*nodes, helper.make_node("Identity", [value], ["saliency"])],
+        "twitter-fastgaze",
+        [tensor("image", kind, [1, 3, "H", "W"])],
+        [tensor("saliency", kind, [1, 1, "h", "w"])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+@lru_cache(maxsize=16)
+def _blur_matrix(n: int, taps: int, sigma: float) -> NDArray[np.float64]:
+    """(n, n): a Gaussian cut to ``taps``; beyond the ends the edge sample is repeated.
+
+    The file does not say what lies beyond the ends; of zero, mirrored and repeated samples the last gives the
+    scores nearest to those measured with the original.
+    """
+    reach = np.arange(-(taps // 2), taps // 2 + 1)
+    kernel = np.exp(-0.5 * (reach / sigma) ** 2)
+    matrix = np.zeros((n, n))
+    rows = np.arange(n)
+    for offset, weight in zip(reach, kernel / kernel.sum(), strict=True):
+        np.add.at(matrix, (rows, np.clip(rows + offset, 0, n - 1)), weight)
+    return matrix
+
+
+class TwitterFastGaze:
+    """The peer as a model for ``evaluate``: exp of its output is the density; it has no centre bias of its own."""
+
+    def __init__(self, path: Path, width: int | None = WIDTH, threads: int = 0) -> None:
+        """width: images are scaled to it, keeping their shape; None: images are taken as they are given."""
+        runtime = require("onnxruntime", "data")
+        layers = read_layers(path)
+        self._blur = next((layer for layer in layers if layer.kind == _BLUR), None)
+        self._width = width
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self._session = runtime.InferenceSession(to_onnx(layers), options, providers=["CPUExecutionProvider"])
+
+    def log_density(
+        self, image: NDArray[np.uint8], size: Size, center_bias: Literal["model"] | NDArray[np.floating] | None
+    ) -> NDArray[np.float64]:
+        """Log density ``size`` (h, w); a centre bias that is an array is added to the network's output."""
+        saliency = resample_log_density(self.saliency(image), size)
+        if isinstance(center_bias, np.ndarray):
+            saliency = resample_log_density(saliency + resample_log_density(center_bias, size), size)
+        return saliency
+
+    def saliency(self, image: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """The network's output (ceil(H / 16), ceil(W / 16)) for RGB uint8 (H, W, 3), blurred."""
+        if self._width is not None and image.shape[1] != self._width:
+            height = max(STRIDE, round(image.shape[0] * self._width / image.shape[1]))
+            image = np.asarray(Image.fromarray(image).resize((self._width, height), Image.Resampling.BILINEAR))
+        pad = [(0, -side % STRIDE) for side in image.shape[:2]]
+        pixels = np.pad(image[:, :, ::-1].astype(np.float32) - BGR_MEAN, [*pad, (0, 0)], mode="edge")
+        output = self._session.run(None, {"image": pixels.transpose(2, 0, 1)[None]})[0][0, 0].astype(np.float64)
+        if self._blur is None:
+            return np.asarray(output)
+        rows, columns = (_blur_matrix(n, self._blur.taps, self._blur.sigma) for n in output.shape)
+        return np.asarray(rows @ output @ columns.T)
