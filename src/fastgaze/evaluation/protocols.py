@@ -82,8 +82,8 @@ def reflecting_matrix(n: int, sigma: float) -> NDArray[np.float32]:
     Rows and columns sum to 1: a constant stays constant and no mass is lost at the border.
     """
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
-    images = range(-1, 2) if 5 * sigma < n else range(-8, 9)
-    offsets = [offset for k in images for offset in (i - j + 2 * k * n, i + j + 1 + 2 * k * n)]
+    reach = int(3 * sigma / n) + 1  # mirror images that lie within six sigma
+    offsets = [offset for k in range(-reach, reach + 1) for offset in (i - j + 2 * k * n, i + j + 1 + 2 * k * n)]
     kernel = sum((np.exp(-0.5 * (offset / sigma) ** 2) for offset in offsets), np.zeros((n, n)))
     matrix: NDArray[np.float64] = kernel / kernel.sum(axis=1, keepdims=True)
     return matrix.astype(np.float32)
