@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fastgaze import __version__
-from fastgaze.app.cli import bench, crop, demo, export, info, predict, zoo
+from fastgaze.app.cli import bench, crop, demo, evaluate, export, info, predict, serve, zoo
 from fastgaze.errors import FastGazeError
 
 app = typer.Typer(
@@ -28,6 +28,8 @@ app.command("info")(info.info)
 app.command("bench")(bench.bench)
 app.command("export")(export.export)
 app.command("demo")(demo.demo)
+app.command("evaluate")(evaluate.evaluate)
+app.command("serve")(serve.serve)
 
 
 def _print_version(wanted: bool) -> None:

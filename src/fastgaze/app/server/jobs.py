@@ -1,0 +1,177 @@
+"""From the bytes of a picture and options to the bytes of an answer; everything here runs in a worker thread."""
+
+import base64
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, SUMMARY_PIXELS, ApiError, Limits
+from fastgaze.app.server.options import Options
+from fastgaze.errors import ImageError, ImageTooLargeError
+from fastgaze.runtime import colormap
+from fastgaze.runtime.crop import Crop, parse_ratio, window_size
+from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.runtime.image import Size, open_picture
+from fastgaze.runtime.predictor import Predictor
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The body of a success."""
+
+    content: bytes
+    media_type: str = "application/json"
+
+
+def gaze(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
+    """The answer of ``POST /v1/gaze``."""
+    start = perf_counter()
+    most = SUMMARY_PIXELS if options.format == "json" else limits.map_pixels
+    with _refusing():
+        found = _predict(predictor, content, options, limits, most)
+        return _json(_summary(found, options), start) if options.format == "json" else _picture(found, options)
+
+
+def crop(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
+    """The answer of ``POST /v1/crop``."""
+    start = perf_counter()
+    with _refusing():
+        found = _predict(predictor, content, options, limits, SUMMARY_PIXELS)
+    facts = {
+        "model": found.model,
+        "picture_size": list(_picture_size(found)),
+        "crops": _windows(found, options),
+        "milliseconds": dict(found.milliseconds),
+    }
+    return _json(facts, start)
+
+
+def _predict(predictor: Predictor, content: bytes, options: Options, limits: Limits, most: int) -> GazeMap:
+    try:
+        picture = open_picture(content)
+    except ImageTooLargeError:
+        raise
+    except ImageError as error:
+        raise _not_a_picture() from error
+    _check(picture.image, limits)
+    return predictor.predict(content, options.size or map_size(picture.size, most), options.center_bias)
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except ImageError as error:
+        raise _refusal(error) from error
+
+
+def _check(image: Image.Image, limits: Limits) -> None:
+    """The header alone decides; no pixel has been read yet."""
+    if image.format not in SERVED_FORMATS:
+        raise _not_a_picture()
+    if image.width * image.height > limits.pixels:
+        size, most = f"{image.width}x{image.height} pixels", f"{limits.pixels / 1e6:g} megapixels"
+        raise ApiError(413, "too_many_pixels", f"the picture has {size}; at most {most} are taken")
+
+
+def _refusal(error: ImageError) -> ApiError:
+    if isinstance(error, ImageTooLargeError):
+        return ApiError(413, "too_many_pixels", "the picture has far more pixels than are taken; scale it down")
+    return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
+
+
+def _not_a_picture() -> ApiError:
+    return ApiError(415, "not_a_picture", f"this is not a picture in a known format: {', '.join(SERVED_FORMATS)}")
+
+
+def map_size(size: Size, most: int) -> Size:
+    """``size`` itself, or the largest of the same shape with at most ``most`` pixels and no side too long."""
+    height, width = size
+    factor = min(1.0, (most / (height * width)) ** 0.5, LONGEST_MAP_SIDE / max(size))
+    return max(int(height * factor), 1), max(int(width * factor), 1)
+
+
+def _summary(found: GazeMap, options: Options) -> dict[str, Any]:
+    height, width = _picture_size(found)
+    y_scale, x_scale = height / found.size[0], width / found.size[1]
+    facts: dict[str, Any] = {
+        "model": found.model,
+        "picture_size": [height, width],
+        "size": list(found.size),
+        "center_bias": options.center_bias or "none",
+        "bits": round(found.bits, 4),
+        "peaks": [
+            {"x": round(peak.x * x_scale, 2), "y": round(peak.y * y_scale, 2), "mass": round(peak.mass, 6)}
+            for peak in found.peaks(options.peaks)
+        ],
+        "milliseconds": dict(found.milliseconds),
+    }
+    if options.ratios:
+        facts["crops"] = _windows(found, options)
+    if options.heat:
+        facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(found)).decode("ascii")
+    return facts
+
+
+def _windows(found: GazeMap, options: Options) -> list[dict[str, Any]]:
+    return [
+        {"ratio": ratio, "windows": [_window(found, ratio, window) for window in found.crop(ratio, options.n)]}
+        for ratio in options.ratios
+    ]
+
+
+def _window(found: GazeMap, ratio: str, crop: Crop) -> dict[str, Any]:
+    """A window in pixels of the picture, with exactly the size that the ratio and the scale give there."""
+    size = _picture_size(found)
+    y_scale, x_scale = size[0] / found.size[0], size[1] / found.size[1]
+    height, width = window_size(size, parse_ratio(ratio), crop.scale)
+    left = min(round(crop.box[0] * x_scale), size[1] - width)
+    top = min(round(crop.box[1] * y_scale), size[0] - height)
+    return {
+        "box": [left, top, left + width, top + height],
+        "mass": round(crop.mass, 6),
+        "confidence": round(crop.confidence, 6),
+        "focal_point": [round(crop.focal_point[0] * x_scale, 2), round(crop.focal_point[1] * y_scale, 2)],
+        "scale": crop.scale,
+    }
+
+
+def _picture_size(found: GazeMap) -> Size:
+    return found.picture_size or found.size
+
+
+def _json(facts: dict[str, Any], start: float) -> Answer:
+    total = {"total": 1e3 * (perf_counter() - start)}
+    facts["milliseconds"] = {step: round(time, 3) for step, time in (facts["milliseconds"] | total).items()}
+    return Answer(json.dumps(facts, allow_nan=False).encode())
+
+
+def _picture(found: GazeMap, options: Options) -> Answer:
+    if options.format == "png":
+        return Answer(_heat_png(found), "image/png")
+    if options.format == "overlay":
+        return Answer(_saved(found.overlay(options.opacity)), "image/png")
+    buffer = io.BytesIO()
+    np.save(buffer, found.log_density, allow_pickle=False)
+    return Answer(buffer.getvalue(), "application/octet-stream")
+
+
+def _heat_png(found: GazeMap) -> bytes:
+    """The heat map to lay over the picture: colours by level, and the level as opacity. One byte a pixel."""
+    image = Image.fromarray(found.heat())
+    image.putpalette(colormap.table().tobytes())
+    image.info["transparency"] = bytes(range(256))
+    return _saved(image)
+
+
+def _saved(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()

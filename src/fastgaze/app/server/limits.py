@@ -1,0 +1,79 @@
+"""What a client may ask for, and the error that says it asked for more."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastgaze.errors import ArgumentError
+from fastgaze.runtime.image import FORMATS, MAX_PIXELS
+
+# Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for 12 megapixels): nothing else would run.
+# TGA has no signature, so that almost any bytes pass for it.
+SERVED_FORMATS = tuple(name for name in FORMATS if name not in ("JPEG2000", "TGA"))
+LONGEST_MAP_SIDE = 8192
+"""Pixels of either side of a map; the tail's matrices grow with it."""
+SUMMARY_PIXELS = 1 << 20
+"""Peaks and windows are found on a map of at most this many pixels; positions are given in pixels of the picture."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one server; each has its own status code."""
+
+    bytes: int = 32 << 20
+    """Of a picture as it is sent; 413."""
+    pixels: int = 50_000_000
+    """Of a picture; 413."""
+    map_pixels: int = 16_000_000
+    """Of a map that is sent back; 400."""
+    seconds: float = 10.0
+    """From the picture's arrival to the answer; 504."""
+    upload_seconds: float = 20.0
+    """From the request's head to the end of its body; 408."""
+    in_flight: int = 16
+    """Requests that hold a picture at once, waiting ones included; 503."""
+    connections: int = 512
+    """Open connections; 503."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if not getattr(self, name) > 0:
+                raise ArgumentError(f"limit {name}={getattr(self, name)} is not above 0")
+        if self.pixels > MAX_PIXELS:
+            raise ArgumentError(f"limit pixels={self.pixels} is above {MAX_PIXELS}, the most that is ever decoded")
+
+    def to_json(self) -> dict[str, Any]:
+        """What a client needs to know before it sends a picture."""
+        return {"bytes": self.bytes, "pixels": self.pixels, "map_pixels": self.map_pixels, "seconds": self.seconds}
+
+
+@dataclass
+class ApiError(Exception):
+    """An answer that is no success: a status, a code for programs and a sentence for people."""
+
+    status: int
+    code: str
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the answer."""
+        return {"error": {"code": self.code, "message": self.message}}
+
+
+def bad_option(message: str) -> ApiError:
+    """400 for an option with a value that is not valid."""
+    return ApiError(400, "bad_option", message)
+
+
+def shown(text: str, most: int = 60) -> str:
+    """A client's text, quoted in printable ASCII and cut short, as part of a message."""
+    return ascii(text if len(text) <= most else text[:most] + "...")
+
+
+def amount(n: int) -> str:
+    """Bytes as people read them: ``32 MB``."""
+    for unit, size in (("MB", 1 << 20), ("kB", 1 << 10)):
+        if n >= size:
+            return f"{n / size:.3g} {unit}"
+    return f"{n} bytes"

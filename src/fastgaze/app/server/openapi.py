@@ -1,0 +1,203 @@
+"""The API as an OpenAPI 3.1 document."""
+
+from typing import Any
+
+from fastgaze import __version__
+from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, Limits, amount
+from fastgaze.app.server.options import (
+    CROP_OPTIONS,
+    FORMATS,
+    GAZE_OPTIONS,
+    MOST_PEAKS,
+    MOST_RATIOS,
+    MOST_WINDOWS,
+)
+
+Json = dict[str, Any]
+
+_RATIO = r"^[0-9.]+(\s*[:/x]\s*[0-9.]+)?(,[0-9.]+(\s*[:/x]\s*[0-9.]+)?)*$"
+
+
+def document(models: list[str], limits: Limits) -> Json:
+    """The document for a server with these models and limits."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fastgaze",
+            "version": __version__,
+            "summary": "Where people look in a picture.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": {
+            "/v1/gaze": {"post": _post("gaze", GAZE_OPTIONS, _gaze_answer(), models, limits)},
+            "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _json_answer("Crops"), models, limits)},
+            "/v1/models": {"get": _get("models", "The models and the limits.", "Models")},
+            "/healthz": {"get": _get("health", "That the server lives, and how busy it is.", "Health")},
+            "/openapi.json": {"get": _get("openapi", "This document.", "Document")},
+        },
+        "components": {"schemas": _schemas(), "responses": {"Error": _error("An error.")}},
+    }
+
+
+def _get(name: str, summary: str, schema: str) -> Json:
+    answers = {"200": {"description": summary, "content": _json_answer(schema)}, "405": _error("Only GET is served.")}
+    return {"operationId": name, "summary": summary, "responses": answers}
+
+
+def _post(name: str, options: tuple[str, ...], content: Json, models: list[str], limits: Limits) -> Json:
+    summaries = {"gaze": "Where people look in a picture.", "crop": "Windows that keep what people look at."}
+    described = _options(models, limits)
+    parameters = [
+        {
+            "name": option,
+            "in": "query",
+            "required": name == "crop" and option == "ratio",
+            "description": described[option][0],
+            "schema": described[option][1],
+        }
+        for option in options
+    ]
+    return {
+        "operationId": name,
+        "summary": summaries[name],
+        "description": "Options may also be fields of a multipart form.",
+        "parameters": parameters,
+        "requestBody": _body(limits),
+        "responses": {"200": {"description": summaries[name], "content": content}, **_errors(limits)},
+    }
+
+
+def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Json]]:
+    """Description and schema by option."""
+    whole: Json = {"type": "integer", "minimum": 1}
+    return {
+        "model": ("One of /v1/models.", {"type": "string", "enum": models, "default": models[0]}),
+        "format": (
+            "json: peaks and facts. png: the heat map with opacity, to lay over the picture. overlay: the picture "
+            "under the heat map. npy: the log density, float32 (height, width), natural log.",
+            {"type": "string", "enum": list(FORMATS), "default": "json"},
+        ),
+        "size": (
+            f"HEIGHTxWIDTH of the map, sides up to {LONGEST_MAP_SIDE}, at most {limits.map_pixels} pixels. Without it "
+            "the picture's own size, scaled down where that is larger.",
+            {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$"},
+        ),
+        "center_bias": (
+            "model: people's habit of looking at the centre, as in training. none: the picture alone.",
+            {"type": "string", "enum": ["model", "none"], "default": "model"},
+        ),
+        "peaks": ("Most places to give, in json.", whole | {"maximum": MOST_PEAKS, "default": 5}),
+        "opacity": (
+            "Of the heat map at its highest point, in overlay.",
+            {"type": "number", "minimum": 0, "maximum": 1, "default": 0.7},
+        ),
+        "heat": ("Add the heat map to the json, as a data URL.", {"type": "boolean", "default": False}),
+        "ratio": (
+            f"WIDTH:HEIGHT between 1:100 and 100:1, at most {MOST_RATIOS}, separated by commas or repeated.",
+            {"type": "string", "pattern": _RATIO, "examples": ["16:9", "1:1,4:5"]},
+        ),
+        "n": ("Most windows for every ratio.", whole | {"maximum": MOST_WINDOWS, "default": 1}),
+    }
+
+
+def _body(limits: Limits) -> Json:
+    binary: Json = {"type": "string", "contentMediaType": "image/*"}
+    form = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
+    return {
+        "required": True,
+        "description": f"A picture of at most {amount(limits.bytes)} and {limits.pixels / 1e6:g} megapixels: "
+        f"{', '.join(SERVED_FORMATS)}.",
+        "content": {"image/*": {}, "application/octet-stream": {}, "multipart/form-data": {"schema": form}},
+    }
+
+
+def _gaze_answer() -> Json:
+    return _json_answer("Gaze") | {"image/png": {}, "application/octet-stream": {}}
+
+
+def _json_answer(schema: str) -> Json:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+
+
+def _error(description: str) -> Json:
+    return {"description": description, "content": _json_answer("Error")}
+
+
+def _errors(limits: Limits) -> Json:
+    busy = _error(f"busy: {limits.in_flight} requests are in flight.")
+    busy["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+    return {
+        "400": _error("bad_option, bad_form, no_picture, or bad_picture: a damaged picture."),
+        "404": _error("unknown_model."),
+        "405": _error("Only POST is served."),
+        "408": _error(f"upload_too_slow: the body took longer than {limits.upload_seconds:g} s."),
+        "413": _error("too_many_bytes or too_many_pixels."),
+        "415": _error("not_a_picture: nothing that can be decoded."),
+        "500": _error("internal."),
+        "503": busy,
+        "504": _error(f"too_slow: the work took longer than {limits.seconds:g} s."),
+    }
+
+
+def _object(properties: Json, optional: tuple[str, ...] = ()) -> Json:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _list(items: Json, length: int | None = None) -> Json:
+    return {"type": "array", "items": items} | ({"minItems": length, "maxItems": length} if length else {})
+
+
+def _schemas() -> Json:
+    text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer"}
+    share = {"type": "number", "minimum": 0, "maximum": 1}
+    size = _list({"type": "integer", "minimum": 1}, 2) | {"description": "[height, width] in pixels"}
+    times = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
+    point = {"description": "in pixels of the picture; the centre of the first pixel is at 0.5"}
+    window = _object(
+        {
+            "box": _list(whole, 4) | {"description": "[left, top, right, bottom] in pixels of the picture"},
+            "mass": share | {"description": "share of all fixations expected inside"},
+            "confidence": share | {"description": "(mass - area) / (1 - area), at least 0"},
+            "focal_point": _list(number, 2) | point,
+            "scale": share | {"description": "size relative to the largest window of this ratio"},
+        }
+    )
+    crops = _list(_object({"ratio": text, "windows": _list(window)}))
+    gaze = {
+        "model": text,
+        "picture_size": size,
+        "size": size | {"description": "[height, width] of the map that peaks and windows were found on"},
+        "center_bias": {"enum": ["model", "none"]},
+        "bits": number | {"description": "how far the map is from saying nothing"},
+        "peaks": _list(_object({"x": number | point, "y": number | point, "mass": share})),
+        "milliseconds": times,
+        "crops": crops,
+        "heat": text,
+    }
+    return {
+        "Gaze": _object(gaze, ("crops", "heat")),
+        "Crops": _object({"model": text, "picture_size": size, "crops": crops, "milliseconds": times}),
+        "Models": _object({"default": text, "models": _list(_model()), "limits": {"type": "object"}}),
+        "Health": _object({"status": {"const": "ok"}, "version": text, "in_flight": whole}),
+        "Document": {"type": "object"},
+        "Error": _object({"error": _object({"code": text, "message": text})}),
+    }
+
+
+def _model() -> Json:
+    text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer"}
+    return _object(
+        {
+            "name": text,
+            "architecture": text,
+            "precision": text,
+            "parameters": whole,
+            "gflop": number,
+            "working_pixels": whole,
+            "scores": {"type": "object"},
+            "data": text,
+            "licence": text,
+        }
+    )

@@ -1,0 +1,117 @@
+"""What a request asks for, from its query and its form fields, checked before any work is done."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fastgaze.app.server.limits import LONGEST_MAP_SIDE, Limits, bad_option, shown
+from fastgaze.errors import ArgumentError
+from fastgaze.runtime.crop import parse_ratio
+from fastgaze.runtime.image import Size
+
+GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "heat", "ratio", "n")
+CROP_OPTIONS = ("model", "center_bias", "ratio", "n")
+FORMATS = ("json", "png", "overlay", "npy")
+MOST_PEAKS = 20
+MOST_WINDOWS = 10
+MOST_RATIOS = 12
+
+
+@dataclass(frozen=True)
+class Options:
+    """One request for a map, for windows, or for both."""
+
+    model: str | None = None
+    """A name of ``GET /v1/models``; None is the default one."""
+    format: str = "json"
+    size: Size | None = None
+    """(height, width) of the map; None is the picture's own, scaled down to the limit."""
+    center_bias: Literal["model"] | None = "model"
+    peaks: int = 5
+    opacity: float = 0.7
+    """Of the heat map at its highest point, for ``overlay``."""
+    heat: bool = False
+    """Add the heat map to the JSON, as a data URL."""
+    ratios: tuple[str, ...] = ()
+    n: int = 1
+    """Windows for every ratio."""
+
+
+def parse_options(fields: Iterable[tuple[str, str]], known: tuple[str, ...], limits: Limits) -> Options:
+    """The options among ``fields``; 400 for one that is unknown, given twice or not valid."""
+    values = _collect(fields, known)
+    return Options(
+        model=values.get("model"),
+        format=_choice(values, "format", FORMATS),
+        size=_size(values.get("size"), limits),
+        center_bias=None if _choice(values, "center_bias", ("model", "none")) == "none" else "model",
+        peaks=_whole(values, "peaks", 5, MOST_PEAKS),
+        opacity=_opacity(values.get("opacity", "0.7")),
+        heat=_choice(values, "heat", ("false", "true")) == "true",
+        ratios=_ratios(values.get("ratio")),
+        n=_whole(values, "n", 1, MOST_WINDOWS),
+    )
+
+
+def _collect(fields: Iterable[tuple[str, str]], known: tuple[str, ...]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name, value in fields:
+        if name not in known:
+            raise bad_option(f"there is no option {shown(name)}; there are {', '.join(known)}")
+        if name == "ratio" and name in values:
+            values[name] += f",{value}"
+        elif name in values:
+            raise bad_option(f"option {name} is given twice")
+        else:
+            values[name] = value
+    return values
+
+
+def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = values.get(name, choices[0])
+    if value not in choices:
+        raise bad_option(f"{name}={shown(value)} is not one of {', '.join(choices)}")
+    return value
+
+
+def _whole(values: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = values.get(name, str(default))
+    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= most:
+        raise bad_option(f"{name}={shown(text)} is not a whole number from 1 to {most}")
+    return int(text)
+
+
+def _opacity(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{0,4}\.?[0-9]{0,8}", text) or text in ("", ".") or not 0 <= float(text) <= 1:
+        raise bad_option(f"opacity={shown(text)} is not a number from 0 to 1")
+    return float(text)
+
+
+def _size(text: str | None, limits: Limits) -> Size | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,6})[xX]([0-9]{1,6})", text)
+    height, width = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not (0 < height <= LONGEST_MAP_SIDE and 0 < width <= LONGEST_MAP_SIDE and height * width <= limits.map_pixels):
+        raise bad_option(
+            f"size={shown(text)} is not HEIGHTxWIDTH, such as 480x640, with sides up to {LONGEST_MAP_SIDE} "
+            f"and at most {limits.map_pixels} pixels"
+        )
+    return height, width
+
+
+def _ratios(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    ratios = tuple(dict.fromkeys(part.strip() for part in text.split(",", MOST_RATIOS)))
+    if len(ratios) > MOST_RATIOS:
+        raise bad_option(f"more than {MOST_RATIOS} ratios are given")
+    for ratio in ratios:
+        try:
+            parse_ratio(ratio)
+        except ArgumentError:
+            raise bad_option(
+                f"ratio={shown(ratio)} is not WIDTH:HEIGHT between 1:100 and 100:1, such as 16:9"
+            ) from None
+    return ratios

@@ -1,0 +1,90 @@
+"""Small models that respond to something visible, pictures, and a real server on loopback."""
+
+import contextlib
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from PIL import Image
+
+from fastgaze.app.server import run
+from fastgaze.app.server.api import create_app
+from fastgaze.app.server.limits import Limits
+from fastgaze.runtime.metadata import KEY, ModelCard
+from fastgaze.runtime.predictor import Predictor, load
+
+GAIN = 4.0
+
+
+def write_model(path: Path, name: str, gain: float = GAIN) -> Path:
+    """A model whose saliency is ``gain`` times the mean brightness of every 16x16 cell, as an exported file."""
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    weight = np.full((1, 3, 1, 1), gain / 3, np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["image", "weight"], ["grey"]),
+            helper.make_node("AveragePool", ["grey"], ["saliency"], kernel_shape=[16, 16], strides=[16, 16]),
+        ],
+        "brightness",
+        [helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, ["n", 3, "h", "w"])],
+        [helper.make_tensor_value_info("saliency", onnx.TensorProto.FLOAT, ["n", 1, "y", "x"])],
+        [numpy_helper.from_array(weight, "weight")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    rows, columns = np.mgrid[-1:1:48j, -1:1:64j]
+    bias = (-(rows**2) - columns**2).astype(np.float32)
+    card = ModelCard(name, "fastgaze", 3, 0.0021, 8.0, bias, data="none: made for a test", licence="CC0-1.0")
+    helper.set_model_props(model, {KEY: json.dumps(card.to_json())})
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def make_models(folder: Path) -> list[Predictor]:
+    """``bright`` looks at what is bright, ``dark`` at what is dark."""
+    return [
+        load(write_model(folder / "bright.onnx", "bright"), threads=1),
+        load(write_model(folder / "dark.onnx", "dark", -GAIN), threads=1),
+    ]
+
+
+def picture(width: int = 320, height: int = 240, spot: tuple[int, int] = (240, 60)) -> Image.Image:
+    """Dark grey with a white disc around ``spot`` (x, y) and a black one in the opposite corner."""
+    rows, columns = np.mgrid[:height, :width]
+    pixels = np.full((height, width, 3), 90, np.uint8)
+    pixels[np.hypot(columns - spot[0], rows - spot[1]) < 30] = 255
+    pixels[np.hypot(columns - width + spot[0], rows - height + spot[1]) < 30] = 0
+    return Image.fromarray(pixels)
+
+
+def encoded(image: Image.Image, format: str = "PNG") -> bytes:
+    """The bytes of an image file."""
+    buffer = io.BytesIO()
+    image.save(buffer, format)
+    return buffer.getvalue()
+
+
+@contextlib.contextmanager
+def serving(
+    models: list[Predictor], limits: Limits | None = None, workers: int = 2, examples: Path | None = None
+) -> Iterator[str]:
+    """The address of a server in a thread of this process."""
+    limits = limits or Limits()
+    listening = run.bind("127.0.0.1", 0)
+    server = run.make_server(create_app(models, limits, workers, examples), limits)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        deadline = time.monotonic() + 10
+        while not server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield run.address(listening)
+    finally:
+        server.should_exit = True
+        thread.join(15)
+        assert not thread.is_alive()
