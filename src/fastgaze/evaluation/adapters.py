@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastgaze.data.center_bias import resample_log_density
 from fastgaze.data.fixations import Size
 from fastgaze.errors import ArgumentError, ModelError, require
 from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
@@ -81,22 +80,23 @@ class CheckpointModel:
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._torch = require("torch", "train")
-        from fastgaze.models import GazeModel, load_checkpoint
+        from fastgaze.models.checkpoint import load_checkpoint
+        from fastgaze.models.lenet import LeNet5
 
         model, _ = load_checkpoint(path)
-        if not isinstance(model, GazeModel):
-            raise ModelError(f"{path}: a {type(model).__name__} predicts no gaze; give a gaze model")
+        if isinstance(model, LeNet5):
+            raise ModelError(f"{path}: a LeNet-5 predicts no gaze; give a gaze model")
         if threads:
             self._torch.set_num_threads(threads)
         self._model = model.eval()
 
     def log_density(self, image: NDArray[np.uint8], size: Size, center_bias: CenterBias) -> NDArray[np.floating]:
-        """As ``LogDensityModel``; the density of the working size is stretched to ``size``."""
+        """As ``LogDensityModel``; the tail goes from the working size to ``size`` in one step, as in the runtime."""
         pixels = ((image.astype(np.float32) / 255 - _MEAN) / _SPREAD).transpose(2, 0, 1)[None]
         with self._torch.inference_mode():
             batch = self._torch.from_numpy(np.ascontiguousarray(pixels))
-            output = self._model(batch, center_bias=self._bias(center_bias))[0]
-        return resample_log_density(output.numpy().astype(np.float64), size)
+            output = self._model(batch, size=size, center_bias=self._bias(center_bias))[0]
+        return np.asarray(output.double().numpy())
 
     def _bias(self, center_bias: CenterBias) -> Any:
         if isinstance(center_bias, np.ndarray):
