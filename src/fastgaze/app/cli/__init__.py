@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fastgaze import __version__
-from fastgaze.app.cli import bench, crop, demo, evaluate, export, info, predict, serve, zoo
+from fastgaze.app.cli import bench, crop, demo, evaluate, export, info, predict, serve, video, zoo
 from fastgaze.errors import FastGazeError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("export")(export.export)
 app.command("demo")(demo.demo)
 app.command("evaluate")(evaluate.evaluate)
 app.command("serve")(serve.serve)
+app.command("video")(video.video)
 
 
 def _print_version(wanted: bool) -> None:

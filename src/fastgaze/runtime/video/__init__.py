@@ -1,0 +1,14 @@
+"""Video: gaze maps of every frame, and a video with the heat map on it, in constant memory.
+
+reader   a file -> upright frames, and its sound
+watch    frames -> saliency, smoothed over time but never across a cut
+overlay  a small heat map -> the planes of a YUV frame
+writer   frames and sound -> a file that plays even if its writing was cut short
+run      all of it, with the time of every step
+"""
+
+from fastgaze.runtime.video.reader import Reader
+from fastgaze.runtime.video.run import Report, maps, render
+from fastgaze.runtime.video.watch import Watch
+
+__all__ = ["Reader", "Report", "Watch", "maps", "render"]

@@ -1,0 +1,131 @@
+"""A heat map over a frame, in the frame's own YUV planes.
+
+The map is coloured while it is small; FFmpeg enlarges it and lays it over the frame with SIMD code and buffers that it
+uses again. Fresh memory for every frame would cost more than the arithmetic.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastgaze.errors import ArgumentError
+from fastgaze.runtime import colormap
+from fastgaze.runtime.image import Size
+from fastgaze.runtime.video.watch import color_space
+
+Plane = npt.NDArray[np.uint8]
+
+REDUCTION = 8
+"""The heat map is computed at this fraction of the frame."""
+# Red and blue shares of luma: BT.709 for HD, BT.601 for everything else.
+_LUMA = {1: (0.2126, 0.0722)}
+_BT601 = (0.299, 0.114)
+
+
+def heat_size(size: Size) -> Size:
+    """(height, width) of the heat map for frames of ``size``; even, as 4:2:0 wants."""
+    height, width = (max(round(side / REDUCTION / 2), 1) * 2 for side in size)
+    return height, width
+
+
+class Painter:
+    """Paints heat maps over (or instead of) the frames of one video; the result is 8-bit 4:2:0 of even size."""
+
+    def __init__(self, opacity: float = 0.7, alone: bool = False) -> None:
+        """opacity: at the hottest point, 0..1. alone: the map without the picture."""
+        if not 0 <= opacity <= 1:
+            raise ArgumentError(f"opacity {opacity} is not between 0 and 1")
+        self._opacity, self._alone = opacity, alone
+        self._size: Size | None = None
+        self._graph: _Graph | None = None
+
+    def __call__(self, frame: Any, heat: Plane) -> Any:
+        """A new yuv420p frame with the time of ``frame``. heat: uint8 (h, w), even, 255 at the hottest point."""
+        # A file may change its size midway; a video cannot.
+        self._size = self._size or (max(frame.height & ~1, 2), max(frame.width & ~1, 2))
+        plain = self._to_420(frame, *self._size)
+        small = _colored(heat, 1.0 if self._alone else self._opacity, self._alone, color_space(plain))
+        small.pts, small.time_base = frame.pts, frame.time_base
+        if self._graph is None or self._graph.heat_size != heat.shape:
+            self._graph = _Graph(plain, small, self._alone)
+        return self._graph(plain, small)
+
+    def _to_420(self, frame: Any, height: int, width: int) -> Any:
+        if frame.format.name == "yuv420p" and (frame.height, frame.width) == (height, width):
+            return frame
+        return frame.reformat(width=width, height=height, format="yuv420p", threads=1)
+
+
+class _Graph:
+    """FFmpeg's ``scale`` and ``overlay``, for frames and maps of one size."""
+
+    def __init__(self, frame: Any, small: Any, alone: bool) -> None:
+        from av.filter import Graph
+
+        self.heat_size = (small.height, small.width)
+        self._graph = Graph()
+        self._graph.threads = 1
+        self._base = frame.time_base
+        self._frames = None if alone else self._source(frame)
+        self._maps, self._sink = self._source(small), self._graph.add("buffersink")
+        enlarge = self._graph.add("scale", f"w={frame.width}:h={frame.height}:flags=bilinear")
+        self._maps.link_to(enlarge)
+        if self._frames is None:
+            plain = self._graph.add("format", "yuv420p")
+            enlarge.link_to(plain)
+            plain.link_to(self._sink)
+        else:
+            over = self._graph.add("overlay", "format=yuv420")
+            self._frames.link_to(over, 0, 0)
+            enlarge.link_to(over, 0, 1)
+            over.link_to(self._sink)
+        self._graph.configure()
+
+    def _source(self, frame: Any) -> Any:
+        return self._graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=self._base)
+
+    def __call__(self, frame: Any, small: Any) -> Any:
+        if self._frames is not None:
+            self._frames.push(frame)
+        self._maps.push(small)
+        painted = self._sink.pull()
+        painted.pts, painted.time_base = frame.pts, self._base
+        return painted
+
+
+def _colored(heat: Plane, opacity: float, alone: bool, space: int) -> Any:
+    """The heat map as a yuva420p frame: colour by level, opacity by level."""
+    from av import VideoFrame
+
+    small = VideoFrame(heat.shape[1], heat.shape[0], "yuva420p")
+    table = _table(opacity, alone, space)
+    # Four neighbours share one chroma sample.
+    shared = heat[::2, ::2]
+    for index, levels in enumerate((heat, shared, shared, heat)):
+        plane(small, index)[:] = table[index][levels]
+    return small
+
+
+def plane(frame: Any, index: int) -> Plane:
+    """One plane of an 8-bit planar frame as a writable view (height, width)."""
+    data = frame.planes[index]
+    rows = np.frombuffer(data, np.uint8)[: data.line_size * data.height].reshape(data.height, data.line_size)
+    return rows[:, : data.width]
+
+
+@lru_cache(maxsize=8)
+def _table(opacity: float, alone: bool, space: int) -> Plane:
+    """Y, U, V and opacity (0..255) of 256 levels of heat, (4, 256)."""
+    levels = np.full(256, 255.0) if alone else opacity * np.arange(256)
+    yuv = _to_yuv(colormap.table(), *_LUMA.get(space, _BT601))
+    return np.round(np.vstack([yuv, levels])).astype(np.uint8)
+
+
+def _to_yuv(rgb: npt.NDArray[np.uint8], red: float, blue: float) -> npt.NDArray[np.float64]:
+    """RGB (n, 3) -> Y in 16..235, U and V in 16..240, (3, n)."""
+    r, g, b = rgb.T / 255
+    luma = red * r + (1 - red - blue) * g + blue * b
+    planes = [16 + 219 * luma, 128 + 112 * (b - luma) / (1 - blue), 128 + 112 * (r - luma) / (1 - red)]
+    return np.array(planes)

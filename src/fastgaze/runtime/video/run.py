@@ -1,0 +1,131 @@
+"""What users call: maps of a video, and a video with its heat map."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from fastgaze.errors import ArgumentError, DataError
+from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.runtime.image import Size
+from fastgaze.runtime.predictor import CenterBias, Predictor, load
+from fastgaze.runtime.video.clock import Clock
+from fastgaze.runtime.video.overlay import Painter, heat_size
+from fastgaze.runtime.video.reader import Reader, frame_size
+from fastgaze.runtime.video.watch import Seen, Watch, watch
+from fastgaze.runtime.video.writer import Writer
+
+PathLike = str | os.PathLike[str]
+MODES = ("overlay", "map")
+_PLAIN = Watch()
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a rendering went."""
+
+    frames: int
+    shots: int
+    """Stretches between cuts."""
+    seconds: float
+    split: dict[str, float]
+    """Milliseconds a frame: decode, scale, network, tail, overlay, encode."""
+
+    @property
+    def fps(self) -> float:
+        """Frames per second, end to end."""
+        return self.frames / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "frames": self.frames,
+            "shots": self.shots,
+            "seconds": round(self.seconds, 3),
+            "fps": round(self.fps, 2),
+            "milliseconds_per_frame": {step: round(time, 3) for step, time in self.split.items()},
+        }
+
+
+def maps(
+    path: PathLike,
+    model: PathLike | Predictor | None = None,
+    size: Size | None = None,
+    watching: Watch = _PLAIN,
+    center_bias: CenterBias = "model",
+    threads: int | None = None,
+) -> Iterator[tuple[float, GazeMap]]:
+    """(time in seconds, gaze map) of every frame of the video at ``path``, in order and in constant memory.
+
+    size: (height, width) of the maps, that of the frames by default; a smaller one is faster.
+    """
+    predictor = as_predictor(model, threads)
+    bias = predictor.bias(center_bias)
+    with Reader(path, threads) as reader:
+        for seen in watch(reader.frames(), predictor, watching, Clock()):
+            full = frame_size(seen.frame)
+            log_density = predictor.finish(seen.saliency, seen.working, size or full, bias)
+            yield seen.time, GazeMap(log_density, predictor.name, picture_size=full)
+
+
+def render(
+    path: PathLike,
+    out: PathLike,
+    model: PathLike | Predictor | None = None,
+    mode: str = "overlay",
+    opacity: float = 0.7,
+    watching: Watch = _PLAIN,
+    preset: str = "superfast",
+    crf: float = 23,
+    threads: int | None = None,
+    on_frame: Callable[[int], None] | None = None,
+) -> Report:
+    """Write the video at ``path`` with its heat map to ``out`` (.mp4, .mov or .mkv), the sound copied.
+
+    mode: "overlay", or "map" for the maps alone. on_frame: told the number of frames done. An interruption
+    (KeyboardInterrupt) finishes the file before it is raised again.
+    """
+    if mode not in MODES:
+        raise ArgumentError(f"no mode {mode!r}; there are {', '.join(MODES)}")
+    predictor = as_predictor(model, threads)
+    painter = Painter(opacity, alone=mode == "map")
+    clock, start = Clock(), perf_counter()
+    frames = shots = 0
+    with Reader(path, threads) as reader, Writer(Path(out), reader, preset, crf, threads) as writer:
+        for seen in watch(_frames_with_sound(reader, writer, clock), predictor, watching, clock):
+            _draw(seen, predictor, painter, writer, clock)
+            frames, shots = frames + 1, shots + seen.cut
+            if on_frame is not None:
+                on_frame(frames)
+    if frames == 0:
+        raise DataError(f"{path} holds no frame that can be decoded")
+    split = {step: 1e3 * seconds / frames for step, seconds in clock.seconds.items()}
+    return Report(frames, shots, perf_counter() - start, split)
+
+
+def as_predictor(model: PathLike | Predictor | None, threads: int | None) -> Predictor:
+    """A model by name or path, or one that is loaded already."""
+    return model if isinstance(model, Predictor) else load(model, threads=threads)
+
+
+def _frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> Iterator[Any]:
+    """Frames; the packets of sound between them go straight to the output."""
+    for kind, item in reader.items(clock):
+        if kind == "frame":
+            yield item
+        else:
+            with clock("encode"):
+                writer.sound(item)
+
+
+def _draw(seen: Seen, predictor: Predictor, painter: Painter, writer: Writer, clock: Clock) -> None:
+    with clock("tail"):
+        small = heat_size(frame_size(seen.frame))
+        log_density = predictor.finish(seen.saliency, seen.working, small, predictor.bias())
+        heat = GazeMap(log_density).heat()
+    with clock("overlay"):
+        painted = painter(seen.frame, heat)
+    with clock("encode"):
+        writer.frame(painted)

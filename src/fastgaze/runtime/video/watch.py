@@ -1,0 +1,173 @@
+"""From frames to saliency: scale once, run the network, smooth over time, start anew at cuts."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastgaze.errors import ArgumentError
+from fastgaze.runtime.image import Size
+from fastgaze.runtime.predictor import Array, Predictor
+from fastgaze.runtime.video.clock import Clock
+from fastgaze.runtime.video.reader import frame_size, frame_time
+
+CUT = 0.35
+"""Share of the picture's colours that has to change between two frames to make a cut, 0..1."""
+_BINS = 16
+# Every fourth pixel each way is plenty for a histogram.
+_STEP = 4
+# FFmpeg's numbers of "unspecified" colour spaces; HD without a tag is BT.709 by convention.
+_UNSPECIFIED = (0, 2)
+_BT709 = 1
+_HD = 720
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a video is watched.
+
+    smooth: time constant of an exponential mean of log densities, in seconds; 0 is none.
+    every: run the network on every n-th frame and at cuts, and interpolate linearly between; holds n frames.
+    """
+
+    smooth: float = 0.0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.smooth) and self.smooth >= 0):
+            raise ArgumentError(f"smooth={self.smooth} is not a time in seconds of at least 0")
+        if not 1 <= self.every <= 100:
+            raise ArgumentError(f"every={self.every} is not between 1 and 100")
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One frame with what the network makes of it."""
+
+    frame: Any
+    rgb: npt.NDArray[np.uint8]
+    """(h, w, 3) at the working size."""
+    saliency: Array
+    """Smoothed, (h / 16, w / 16)."""
+    cut: bool
+    """The frame begins a new shot; true for the first."""
+
+    @property
+    def time(self) -> float:
+        """Seconds."""
+        return frame_time(self.frame)
+
+    @property
+    def working(self) -> Size:
+        """(height, width) that the network saw."""
+        return self.rgb.shape[0], self.rgb.shape[1]
+
+
+def watch(frames: Iterable[Any], predictor: Predictor, how: Watch, clock: Clock) -> Iterator[Seen]:
+    """Every frame in order, with its saliency."""
+    smoothed: Seen | None = None
+    for seen in _interpolated(_scaled(frames, predictor, clock), predictor, how.every, clock):
+        smoothed = _smoothed(seen, smoothed, how.smooth)
+        yield smoothed
+
+
+@dataclass(frozen=True, eq=False)
+class _Scaled:
+    frame: Any
+    rgb: npt.NDArray[np.uint8]
+    cut: bool
+
+
+def _scaled(frames: Iterable[Any], predictor: Predictor, clock: Clock) -> Iterator[_Scaled]:
+    """Frames with their working-size RGB, cuts marked."""
+    scaler, before = _Scaler(predictor), None
+    for frame in frames:
+        with clock("scale"):
+            rgb = scaler(frame)
+            colours = histogram(rgb)
+            cut = before is None or is_cut(before, colours)
+        before = colours
+        yield _Scaled(frame, rgb, cut)
+
+
+class _Scaler:
+    """A frame of any pixel format -> RGB at the working size, by libswscale in one pass."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        from av.video.reformatter import VideoReformatter
+
+        self._working_size = predictor.card.working_size
+        self._reformatter = VideoReformatter()
+
+    def __call__(self, frame: Any) -> npt.NDArray[np.uint8]:
+        height, width = self._working_size(frame_size(frame))
+        small = self._reformatter.reformat(
+            frame,
+            width=width,
+            height=height,
+            format="rgb24",
+            src_colorspace=color_space(frame),
+            interpolation="AREA",
+            threads=1,
+        )
+        return np.asarray(small.to_ndarray(), np.uint8)
+
+
+def color_space(frame: Any) -> int:
+    """FFmpeg's number of the frame's YUV matrix; BT.709 for untagged HD, BT.601 for what is smaller."""
+    space = int(frame.colorspace)
+    if space in _UNSPECIFIED:
+        return _BT709 if frame.height >= _HD else 5
+    return space
+
+
+def histogram(rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """Shares of 16 levels of each colour, (3, 16), each row sums to 1."""
+    few = rgb[::_STEP, ::_STEP] >> 4
+    rows = [np.bincount(few[:, :, channel].ravel(), minlength=_BINS) for channel in range(3)]
+    shares: npt.NDArray[np.float64] = np.array(rows) / (few.shape[0] * few.shape[1])
+    return shares
+
+
+def is_cut(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> bool:
+    """Whether so many pixels changed level, in the colour that changed most, that this is another shot."""
+    return bool(0.5 * np.abs(after - before).sum(axis=1).max() > CUT)
+
+
+def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, every: int, clock: Clock) -> Iterator[Seen]:
+    """Saliency of every frame; between the frames that the network saw, linear, but never across a cut."""
+    waiting: list[_Scaled] = []
+    last: Array | None = None
+    for item in frames:
+        if last is not None and not item.cut and len(waiting) < every - 1:
+            waiting.append(item)
+            continue
+        with clock("network"):
+            now = predictor.engine(predictor.normalise(item.rgb)[None])[0, 0]
+        if last is not None:
+            yield from _between(waiting, last, last if item.cut else now)
+        waiting, last = [], now
+        yield Seen(item.frame, item.rgb, now, item.cut)
+    if last is not None:
+        yield from _between(waiting, last, last)
+
+
+def _between(waiting: list[_Scaled], before: Array, after: Array) -> Iterator[Seen]:
+    for index, item in enumerate(waiting, 1):
+        share = np.float32(index / (len(waiting) + 1))
+        yield Seen(item.frame, item.rgb, before + share * (after - before), item.cut)
+
+
+def _smoothed(seen: Seen, before: Seen | None, seconds: float) -> Seen:
+    """Exponential mean with time constant ``seconds``: weight of the new frame 1 - exp(-dt / seconds).
+
+    The tail is linear up to the softmax, so a mean of saliencies is a geometric mean of densities.
+    """
+    if seconds == 0 or before is None or seen.cut or seen.saliency.shape != before.saliency.shape:
+        return seen
+    weight = np.float32(1 - math.exp(-max(seen.time - before.time, 0.0) / seconds))
+    mean = before.saliency + weight * (seen.saliency - before.saliency)
+    return Seen(seen.frame, seen.rgb, mean, seen.cut)

@@ -1,0 +1,131 @@
+"""Frames and sound into a file that plays even if its writing was cut short."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fastgaze.errors import ArgumentError, DataError, require
+from fastgaze.runtime.video.reader import Reader
+
+SUFFIXES = (".mp4", ".mov", ".m4v", ".mkv")
+PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow")
+# The file is written in fragments and becomes a plain MP4 when it is closed; with delay_moov the first fragment knows
+# how far the sound begins before the picture.
+_FRAGMENTS = "frag_keyframe+delay_moov+hybrid_fragmented"
+_KEY_SECONDS = 2
+
+
+class Writer:
+    """H.264 in MP4 or Matroska, the sound copied; use it in a ``with`` block, which finishes the file whatever happens.
+
+    A process killed outright leaves a file that plays up to the last key frame, at most two seconds before its end.
+    """
+
+    def __init__(
+        self, path: Path, reader: Reader, preset: str = "superfast", crf: float = 23, threads: int | None = None
+    ) -> None:
+        """preset, crf: x264's speed and quality (lower is better). threads: of the encoder, all cores by default."""
+        self._av = require("av", "video")
+        self.path = path
+        _check(path, reader, preset, crf)
+        self._container = self._open()
+        self._reader, self._threads = reader, threads
+        self._options = {"preset": preset, "crf": str(crf)}
+        self._video: Any = None
+        self._sound: dict[int, Any] = {}
+        # Sound that comes before the first frame: a stream cannot be added once anything is written.
+        self._early: list[Any] = []
+        self._last: int | None = None
+
+    def _open(self) -> Any:
+        options = {"flush_packets": "1"}
+        if self.path.suffix.lower() != ".mkv":
+            options["movflags"] = _FRAGMENTS
+        try:
+            return self._av.open(str(self.path), "w", options=options)
+        except OSError as error:
+            raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def _copy(self, stream: Any) -> Any:
+        try:
+            return self._container.add_stream_from_template(stream)
+        except (self._av.error.FFmpegError, ValueError) as error:
+            raise DataError(
+                f"{self.path.suffix} cannot hold {stream.codec_context.name} sound; write a .mkv"
+            ) from error
+
+    def frame(self, frame: Any) -> None:
+        """Encode one yuv420p frame, all of one size."""
+        if self._video is None:
+            self._start(frame)
+        if self._last is not None and frame.pts is not None and frame.pts <= self._last:
+            return  # a player shows one of two frames of the same time
+        self._last = frame.pts
+        self._mux(self._video.encode(frame))
+
+    def _start(self, frame: Any) -> None:
+        self._video = self._encoder(frame)
+        self._sound = {stream.index: self._copy(stream) for stream in self._reader.audio}
+        for packet in self._early:
+            self.sound(packet)
+        self._early.clear()
+
+    def _encoder(self, frame: Any) -> Any:
+        source = self._reader.stream
+        rate = Fraction(self._reader.rate).limit_denominator(1001)
+        stream = self._container.add_stream("libx264", rate=rate, options=self._options)
+        stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
+        context = stream.codec_context
+        context.time_base = frame.time_base
+        context.gop_size = max(round(_KEY_SECONDS * self._reader.rate), 1)
+        if source.sample_aspect_ratio:
+            context.sample_aspect_ratio = source.sample_aspect_ratio
+        if self._threads is not None:
+            context.thread_count = self._threads
+        return stream
+
+    def sound(self, packet: Any) -> None:
+        """Copy one packet of sound."""
+        if packet.dts is None:
+            return
+        if self._video is None:
+            self._early.append(packet)
+        else:
+            packet.stream = self._sound[packet.stream.index]
+            self._mux([packet])
+
+    def _mux(self, packets: Sequence[Any]) -> None:
+        try:
+            for packet in packets:
+                self._container.mux(packet)
+        except self._av.error.FFmpegError as error:
+            raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        """Encode what is waiting and finish the file."""
+        try:
+            if self._video is not None:
+                self._mux(self._video.encode(None))
+        finally:
+            self._container.close()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _check(path: Path, reader: Reader, preset: str, crf: float) -> None:
+    if path.suffix.lower() not in SUFFIXES:
+        raise ArgumentError(f"cannot write {path.name!r}: the name of a video ends in {', '.join(SUFFIXES)}")
+    if path.exists() and path.samefile(reader.path):
+        raise ArgumentError(f"{path} is the input itself; give another name")
+    if preset not in PRESETS:
+        raise ArgumentError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+    if not 0 <= crf <= 51:
+        raise ArgumentError(f"crf={crf} is not between 0 and 51")

@@ -1,0 +1,282 @@
+"""Video: right maps at right times, sound kept, cuts respected, files that play whatever happens."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+import fastgaze
+from fastgaze.errors import ArgumentError, DataError
+from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.video import Reader, Watch, maps, render
+from fastgaze.runtime.video.clock import Clock
+from fastgaze.runtime.video.overlay import Painter, plane
+from fastgaze.runtime.video.watch import histogram, is_cut, watch
+
+SIZE = (144, 256)
+RATE = 25
+
+
+def _spot(x: int, y: int, level: int = 60) -> np.ndarray:
+    """A grey picture with one bright square around (x, y)."""
+    picture = np.full((*SIZE, 3), level, np.uint8)
+    picture[y - 16 : y + 16, x - 16 : x + 16] = 255
+    return picture
+
+
+def _write(path: Path, pictures: list[np.ndarray], sound: bool = True, pixel_format: str = "yuv420p") -> Path:
+    with av.open(str(path), "w") as container:
+        video = container.add_stream("libx264", rate=RATE, options={"crf": "10", "preset": "ultrafast"})
+        video.height, video.width, video.pix_fmt = *pictures[0].shape[:2], pixel_format
+        audio = container.add_stream("aac", rate=8000, layout="mono") if sound else None
+        for index, picture in enumerate(pictures):
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = index, Fraction(1, RATE)
+            container.mux(video.encode(frame))
+        container.mux(video.encode(None))
+        if audio is not None:
+            for start in range(0, 8000 * len(pictures) // RATE, 1024):
+                wave = np.sin(np.arange(start, start + 1024) / 5).astype(np.float32)[None]
+                chunk = av.AudioFrame.from_ndarray(wave, format="fltp", layout="mono")
+                chunk.sample_rate, chunk.pts, chunk.time_base = 8000, start, Fraction(1, 8000)
+                container.mux(audio.encode(chunk))
+            container.mux(audio.encode(None))
+    return path
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bright square that moves from left to right for 20 frames, then a cut to one at the left on light ground."""
+    pictures = [_spot(40 + 9 * k, 72) for k in range(20)] + [_spot(60, 60, 150)] * 10
+    return _write(tmp_path_factory.mktemp("video") / "clip.mp4", pictures)
+
+
+def _packets(path: Path) -> list[tuple[int, bytes]]:
+    with av.open(str(path)) as container:
+        return [(packet.pts, bytes(packet)) for packet in container.demux(audio=0) if packet.size]
+
+
+def _decoded(path: Path) -> list[np.ndarray]:
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def _times(path: Path) -> list[float]:
+    with av.open(str(path)) as container:
+        return [frame.time for frame in container.decode(video=0)]
+
+
+def test_maps_follow_what_moves_and_carry_the_time_of_their_frame(clip: Path, bright: Predictor) -> None:
+    seen = list(maps(clip, bright))
+    assert [time for time, _ in seen] == pytest.approx([index / RATE for index in range(30)])
+    assert all(gaze.size == SIZE for _, gaze in seen)
+    assert abs(float(np.exp(seen[3][1].log_density.astype(np.float64)).sum()) - 1) < 1e-4
+    for index in (2, 10, 18):
+        peak = seen[index][1].peaks(1)[0]
+        assert abs(peak.x - (40 + 9 * index)) < 16
+        assert abs(peak.y - 72) < 16
+
+
+def test_a_frame_is_predicted_as_the_same_picture_is(clip: Path, bright: Predictor) -> None:
+    _, gaze = next(maps(clip, bright))
+    alone = bright.predict(_decoded(clip)[0])
+    assert np.abs(np.exp(gaze.log_density) - alone.density).max() < 0.03 * alone.density.max()
+
+
+def test_public_name_yields_maps_of_the_size_asked_for(clip: Path, bright_file: Path) -> None:
+    time, gaze = next(fastgaze.video.maps(clip, bright_file, size=(18, 32)))
+    assert time == 0
+    assert gaze.size == (18, 32)
+    assert gaze.picture_size == SIZE
+
+
+def test_overlay_video_keeps_frames_times_and_sound(clip: Path, bright: Predictor, tmp_path: Path) -> None:
+    report = render(clip, tmp_path / "out.mp4", bright)
+    assert (report.frames, report.shots) == (30, 2)
+    assert set(report.split) == {"decode", "scale", "network", "tail", "overlay", "encode"}
+    assert _times(tmp_path / "out.mp4") == pytest.approx(_times(clip))
+    assert _packets(tmp_path / "out.mp4") == _packets(clip)
+
+
+def test_overlay_colours_what_is_looked_at_and_leaves_the_rest(clip: Path, bright: Predictor, tmp_path: Path) -> None:
+    sharp = Watch()
+    render(clip, tmp_path / "out.mp4", bright, watching=sharp, crf=5)
+    before, after = _decoded(clip)[10].astype(int), _decoded(tmp_path / "out.mp4")[10].astype(int)
+    change = np.abs(after - before).max(axis=2)
+    assert change[60:84, 118:142].mean() > 60
+    assert change[:, 236:].mean() < 6
+
+
+@pytest.mark.parametrize(("name", "pixel_format"), [("out.mkv", "yuv444p"), ("out.mov", "yuv420p10le")])
+def test_other_pixel_formats_and_containers_are_taken(
+    name: str, pixel_format: str, bright: Predictor, tmp_path: Path
+) -> None:
+    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound=False, pixel_format=pixel_format)
+    assert render(source, tmp_path / name, bright).frames == 4
+    frame = _decoded(tmp_path / name)[0]
+    assert frame.shape == (*SIZE, 3)
+    assert np.abs(frame[:, 200:].astype(int) - 60).mean() < 8
+
+
+def test_odd_sizes_lose_their_last_row_and_column(bright: Predictor, tmp_path: Path) -> None:
+    picture = np.full((145, 257, 3), 90, np.uint8)
+    source = _write(tmp_path / "in.mkv", [picture] * 3, sound=False, pixel_format="yuv444p")
+    render(source, tmp_path / "out.mp4", bright)
+    assert _decoded(tmp_path / "out.mp4")[0].shape == (144, 256, 3)
+
+
+def test_map_mode_shows_the_map_alone(clip: Path, bright: Predictor, tmp_path: Path) -> None:
+    render(clip, tmp_path / "map.mp4", bright, mode="map", crf=5)
+    frame = _decoded(tmp_path / "map.mp4")[10].astype(int)
+    hottest = frame[64:80, 122:138].mean(axis=(0, 1))
+    coldest = frame[:, :20].mean(axis=(0, 1))
+    assert hottest.sum() > coldest.sum() + 200
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_turned_videos_are_seen_upright_as_ffmpeg_shows_them(
+    degrees: int, clip: Path, bright: Predictor, tmp_path: Path
+) -> None:
+    turned, shown = tmp_path / "turned.mp4", tmp_path / "shown.png"
+    mark = ["-c", "copy", "-metadata:s:v", f"rotate={degrees}", str(turned)]
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("ffmpeg is not installed")
+    subprocess.run(["ffmpeg", "-v", "error", "-i", str(clip), *mark], check=True)
+    subprocess.run(["ffmpeg", "-v", "error", "-i", str(turned), "-frames:v", "1", str(shown)], check=True)
+    expected = np.asarray(Image.open(shown).convert("RGB"))
+    if expected.shape[:2] == SIZE and np.abs(expected - _decoded(clip)[0].astype(int)).mean() < 1:
+        pytest.skip("this ffmpeg writes no display matrix")
+    with Reader(turned) as reader:
+        upright = next(reader.frames()).to_ndarray(format="rgb24")
+    assert upright.shape == expected.shape
+    assert np.abs(upright.astype(int) - expected).mean() < 1
+    render(turned, tmp_path / "out.mp4", bright)
+    assert _decoded(tmp_path / "out.mp4")[0].shape == expected.shape
+
+
+def _saliencies(path: Path, predictor: Predictor, how: Watch) -> list[Any]:
+    with Reader(path) as reader:
+        return list(watch(reader.frames(), predictor, how, Clock()))
+
+
+def test_smoothing_follows_its_time_constant_and_starts_anew_at_the_cut(clip: Path, bright: Predictor) -> None:
+    raw = _saliencies(clip, bright, Watch())
+    smooth = _saliencies(clip, bright, Watch(smooth=0.2))
+    weight = 1 - np.exp(-1 / RATE / 0.2)
+    expected = raw[0].saliency
+    for index in range(1, 20):
+        expected = expected + weight * (raw[index].saliency - expected)
+        np.testing.assert_allclose(smooth[index].saliency, expected, atol=1e-4)
+    assert [seen.cut for seen in smooth] == [index in (0, 20) for index in range(30)]
+    np.testing.assert_array_equal(smooth[20].saliency, raw[20].saliency)
+
+
+def test_every_nth_frame_is_predicted_and_the_rest_interpolated_within_a_shot(clip: Path, bright: Predictor) -> None:
+    raw = _saliencies(clip, bright, Watch())
+    few = _saliencies(clip, bright, Watch(every=4))
+    assert [seen.time for seen in few] == [seen.time for seen in raw]
+    for index in (0, 4, 16, 20, 24):
+        np.testing.assert_array_equal(few[index].saliency, raw[index].saliency)
+    np.testing.assert_allclose(few[6].saliency, (raw[4].saliency + raw[8].saliency) / 2, atol=1e-5)
+    np.testing.assert_array_equal(few[19].saliency, raw[16].saliency)
+
+
+def test_cuts_are_told_from_motion_and_noise() -> None:
+    generator = np.random.default_rng(0)
+    photo = generator.integers(0, 120, (208, 368, 3), dtype=np.uint8)
+    noisy = photo + generator.integers(0, 6, photo.shape, dtype=np.uint8)
+    assert not is_cut(histogram(photo), histogram(np.roll(photo, 40, axis=1)))
+    assert not is_cut(histogram(photo), histogram(noisy))
+    assert is_cut(histogram(photo), histogram(photo + 120))
+
+
+def test_painter_blends_by_opacity_to_within_a_level() -> None:
+    frame = av.VideoFrame(64, 32, "yuv420p")
+    for index, level in enumerate((100, 90, 170)):
+        plane(frame, index)[:] = level
+    frame.pts, frame.time_base = 0, Fraction(1, 25)
+    cold = Painter(0.5)(frame, np.zeros((4, 8), np.uint8))
+    hot = Painter(0.5)(frame, np.full((4, 8), 255, np.uint8))
+    white_hot = Painter(1.0)(frame, np.full((4, 8), 255, np.uint8))
+    for index, level in enumerate((100, 90, 170)):
+        assert np.abs(plane(cold, index).astype(int) - level).max() <= 1
+        middle = (level + plane(white_hot, index).astype(float)) / 2
+        assert np.abs(plane(hot, index) - middle).max() <= 1.5
+    assert (hot.pts, hot.time_base) == (0, Fraction(1, 25))
+
+
+_SLOW_RENDER = """
+import sys, time
+from fastgaze.runtime.predictor import load
+from fastgaze.runtime.video import render
+def wait(done):
+    time.sleep(0.01)
+    if done == 120:
+        print("now", flush=True)
+render(sys.argv[1], sys.argv[2], load(sys.argv[3], threads=1), on_frame=wait, threads=1)
+"""
+
+
+@pytest.fixture(scope="module")
+def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _write(tmp_path_factory.mktemp("long") / "long.mp4", [_spot(40 + k % 170, 72) for k in range(400)])
+
+
+@pytest.mark.parametrize(
+    ("how", "name"), [(signal.SIGINT, "a.mp4"), (signal.SIGKILL, "b.mp4"), (signal.SIGKILL, "c.mkv")]
+)
+def test_an_interrupted_run_leaves_a_file_that_plays(
+    how: signal.Signals, name: str, long_clip: Path, bright_file: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / name
+    arguments = [sys.executable, "-c", _SLOW_RENDER, str(long_clip), str(target), str(bright_file)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"now\n"
+        process.send_signal(how)
+        process.wait(20)
+    frames = _decoded(target)
+    assert len(frames) < 400
+    # SIGINT finishes everything; SIGKILL may lose the last two seconds and what x264 looks ahead.
+    assert len(frames) >= (119 if how == signal.SIGINT else 30)
+    assert _packets(target)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_length(bright_file: Path, tmp_path: Path) -> None:
+    source = _write(tmp_path / "long.mp4", [_spot(40 + k % 170, 72) for k in range(3000)], sound=False)
+    code = (
+        "import sys, resource\nfrom fastgaze.runtime.video import maps\npeak = []\n"
+        "for index, _ in enumerate(maps(sys.argv[1], sys.argv[2], threads=1)):\n"
+        "    if index in (300, 2999): peak.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(peak[1] - peak[0])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(source), str(bright_file)], capture_output=True, check=True
+    )
+    assert int(result.stdout) < 8_000  # KiB
+
+
+def test_errors_name_what_is_wrong(clip: Path, bright: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "text.mp4").write_text("no video")
+    for source, target, message in [
+        (tmp_path / "none.mp4", "out.mp4", "no video file"),
+        (tmp_path / "text.mp4", "out.mp4", "not a video"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            render(source, tmp_path / target, bright)
+    for target, message in [(tmp_path / "out.webm", "ends in"), (clip, "input itself")]:
+        with pytest.raises(ArgumentError, match=message):
+            render(clip, target, bright)
+    with pytest.raises(ArgumentError, match="mode"):
+        render(clip, tmp_path / "out.mp4", bright, mode="both")
+    with pytest.raises(ArgumentError, match="every"):
+        Watch(every=0)
