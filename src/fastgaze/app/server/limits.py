@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastgaze.errors import ArgumentError
-from fastgaze.runtime.image import FORMATS, MAX_PIXELS
+from fastgaze.runtime.image import MAX_PIXELS
 
-# Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for 12 megapixels): nothing else would run.
-# TGA has no signature, so that almost any bytes pass for it.
-SERVED_FORMATS = tuple(name for name in FORMATS if name not in ("JPEG2000", "TGA"))
+# Two that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for
+# 12 megapixels), so that nothing else would run; TGA has no signature, so that almost any bytes pass for it.
+SERVED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "PPM", "ICO", "MPO")
 LONGEST_MAP_SIDE = 8192
 """Pixels of either side of a map; the tail's matrices grow with it."""
 SUMMARY_PIXELS = 1 << 20

@@ -1,0 +1,94 @@
+// Lists of results: peaks, ratios, suggested windows.
+
+export const RATIOS = ["1:1", "4:5", "9:16", "3:2", "4:3", "16:9", "3:1"];
+
+const $ = (id) => document.getElementById(id);
+
+function make(tag, className = "", ...children) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  element.append(...children);
+  return element;
+}
+
+export function share(value) {
+  const percent = 100 * value;
+  return percent > 0 && percent < 1 ? "<1%" : `${Math.round(percent)}%`;
+}
+
+export function showPeaks(peaks, onLight) {
+  const rows = peaks.map((peak, index) => {
+    const fill = make("span", "fill");
+    fill.style.width = `${100 * peak.mass}%`;
+    const track = make("span", "track", fill);
+    const row = make("li", "", make("span", "number", String(index + 1)), track, make("span", "share", share(peak.mass)));
+    row.title = `${share(peak.mass)} of all looks fall near here`;
+    row.addEventListener("pointerenter", () => onLight(index));
+    row.addEventListener("pointerleave", () => onLight(-1));
+    return row;
+  });
+  $("peaks").replaceChildren(...rows);
+}
+
+function radio(name, value, checked, onChange) {
+  const input = document.createElement("input");
+  Object.assign(input, { type: "radio", name, value, checked });
+  input.addEventListener("change", () => onChange(value));
+  return input;
+}
+
+function shape(ratio) {
+  const glyph = make("i", ratio ? "" : "none");
+  glyph.setAttribute("aria-hidden", "true");
+  if (ratio) {
+    const [width, height] = ratio.split(":").map(Number);
+    const side = 26 / Math.max(width, height);
+    glyph.style.width = `${Math.max(side * width, 9)}px`;
+    glyph.style.height = `${Math.max(side * height, 9)}px`;
+  }
+  return glyph;
+}
+
+export function showRatios(chosen, onChoose) {
+  const chips = ["", ...RATIOS].map((ratio) => {
+    const label = make("span", "", shape(ratio), ratio || "None");
+    return make("label", "chip", radio("ratio", ratio, ratio === chosen, onChoose), label);
+  });
+  $("ratios").replaceChildren(...chips);
+}
+
+function thumbnail(photo, size, [left, top, right, bottom]) {
+  const canvas = document.createElement("canvas");
+  const pixels = 2 * Math.min(84 / (right - left), 60 / (bottom - top));
+  canvas.width = Math.max(Math.round(pixels * (right - left)), 1);
+  canvas.height = Math.max(Math.round(pixels * (bottom - top)), 1);
+  const x = photo.naturalWidth / size[1];
+  const y = photo.naturalHeight / size[0];
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(photo, left * x, top * y, (right - left) * x, (bottom - top) * y, 0, 0, canvas.width, canvas.height);
+  canvas.setAttribute("aria-hidden", "true");
+  return canvas;
+}
+
+export function showWindows(windows, photo, size, chosen, onChoose) {
+  $("windows-set").hidden = windows.length === 0;
+  const names = ["Best window", "Second", "Third"];
+  const rows = windows.map((window, index) => {
+    const facts = `keeps ${share(window.mass)} of looks · confidence ${share(window.confidence)}`;
+    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), make("small", "", facts));
+    const body = make("span", "", make("span", "thumb", thumbnail(photo, size, window.box)), text);
+    return make("label", "candidate", radio("window", String(index), index === chosen, (value) => onChoose(Number(value))), body);
+  });
+  $("windows").replaceChildren(...rows);
+}
+
+export function showModels(models) {
+  $("model").replaceChildren(...models.map((model) => new Option(model.name, model.name)));
+}
+
+export function describe(model) {
+  const count = (n) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)} M` : n >= 1e3 ? `${Math.round(n / 1e3)} k` : String(n));
+  const cost = model.gflop < 0.01 ? model.gflop.toPrecision(1) : model.gflop.toFixed(2);
+  return `${count(model.parameters)} parameters · ${cost} GFLOP a picture`;
+}

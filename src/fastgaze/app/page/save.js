@@ -1,0 +1,62 @@
+// Downloads: what is on the screen, at the picture's own size.
+
+// Larger canvases fail on phones.
+const LONGEST_SIDE = 4096;
+
+export function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+export function stem(name) {
+  return name.replace(/\.[^.]+$/, "") || "picture";
+}
+
+function paint(width, height, draw) {
+  const factor = Math.min(1, LONGEST_SIDE / Math.max(width, height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(Math.round(width * factor), 1);
+  canvas.height = Math.max(Math.round(height * factor), 1);
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  draw(context, canvas.width, canvas.height);
+  return canvas;
+}
+
+// A photograph stays a JPEG; everything else may have transparency and becomes a PNG.
+function encode(canvas, type) {
+  const kept = type === "image/jpeg" ? type : "image/png";
+  return new Promise((resolve) => canvas.toBlob(resolve, kept, 0.93));
+}
+
+const suffix = (blob) => (blob.type === "image/jpeg" ? "jpg" : "png");
+
+export async function saveOverlay(photo, heat, opacity, file) {
+  const canvas = paint(photo.naturalWidth, photo.naturalHeight, (context, width, height) => {
+    context.drawImage(photo, 0, 0, width, height);
+    context.globalAlpha = opacity;
+    context.drawImage(heat, 0, 0, width, height);
+  });
+  const blob = await encode(canvas, file.type);
+  save(blob, `${stem(file.name)}.gaze.${suffix(blob)}`);
+}
+
+export async function saveCrop(photo, size, [left, top, right, bottom], ratio, file) {
+  const x = photo.naturalWidth / size[1];
+  const y = photo.naturalHeight / size[0];
+  const canvas = paint((right - left) * x, (bottom - top) * y, (context, width, height) =>
+    context.drawImage(photo, left * x, top * y, (right - left) * x, (bottom - top) * y, 0, 0, width, height),
+  );
+  const blob = await encode(canvas, file.type);
+  save(blob, `${stem(file.name)}.${ratio.replace(":", "x")}.${suffix(blob)}`);
+}
+
+export function saveHeat(dataUrl, file) {
+  const bytes = Uint8Array.from(atob(dataUrl.split(",")[1]), (character) => character.charCodeAt(0));
+  save(new Blob([bytes], { type: "image/png" }), `${stem(file.name)}.map.png`);
+}

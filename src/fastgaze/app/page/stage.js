@@ -1,0 +1,58 @@
+// The picture with what lies over it: heat map, numbered marks, crop window.
+
+const $ = (id) => document.getElementById(id);
+const percent = (part, whole) => `${(100 * part) / whole}%`;
+
+export function setSize([height, width]) {
+  const frame = $("frame");
+  frame.style.aspectRatio = `${width} / ${height}`;
+  frame.style.width = `min(100%, calc(max(50dvh, 100dvh - 170px) * ${width / height}))`;
+}
+
+// Resolves to the size that the browser sees, or null when it cannot show the file.
+export async function showPhoto(url) {
+  const photo = $("photo");
+  photo.src = url;
+  try {
+    await photo.decode();
+    return [photo.naturalHeight, photo.naturalWidth];
+  } catch {
+    return null;
+  }
+}
+
+export async function showHeat(url) {
+  $("heat").src = url;
+  await $("heat").decode();
+}
+
+export function setOpacity(share) {
+  $("heat").style.opacity = share;
+}
+
+export function showMarks(peaks, [height, width]) {
+  $("marks").replaceChildren(
+    ...peaks.map((peak, index) => {
+      const mark = document.createElement("li");
+      mark.textContent = index + 1;
+      mark.style.left = percent(peak.x, width);
+      mark.style.top = percent(peak.y, height);
+      return mark;
+    }),
+  );
+}
+
+export function light(index) {
+  [...$("marks").children].forEach((mark, i) => mark.classList.toggle("lit", i === index));
+}
+
+export function showWindow(box, [height, width]) {
+  const shown = $("window");
+  shown.hidden = box === null;
+  if (box === null) return;
+  const [left, top, right, bottom] = box;
+  shown.style.left = percent(left, width);
+  shown.style.top = percent(top, height);
+  shown.style.width = percent(right - left, width);
+  shown.style.height = percent(bottom - top, height);
+}
