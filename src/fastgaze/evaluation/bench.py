@@ -30,7 +30,7 @@ Marks = list[tuple[float, float]]
 """(wall seconds, CPU seconds) before and after every step."""
 
 STEPS = ("decode", "prepare", "network", "tail")
-_PRODUCT = 640
+_PRODUCT = 1024
 _COLD_STARTS = 5
 
 

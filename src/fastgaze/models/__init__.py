@@ -3,7 +3,9 @@
 Specs and costs need no torch; the networks do. Names are loaded when they are first used.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,3 +51,13 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'fastgaze.models' has no attribute {name!r}")
     return getattr(import_module(f"fastgaze.models.{_HOME[name]}"), name)
+
+
+class _Callable(ModuleType):
+    """``fastgaze.models()`` lists the bundled models and ``fastgaze.models`` is this package: one name, both uses."""
+
+    def __call__(self) -> Any:
+        return import_module("fastgaze.runtime.zoo").models()
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,8 +1,9 @@
 """Crop windows of a given ratio that keep what people look at.
 
-A window's worth is the attention it encloses minus the attention it cuts through: the density in a narrow band along
-those edges of the window that lie inside the picture. A head at an edge makes that window worse, so windows slide until
-their edges run through places where nobody looks. The single most salient point is never used by itself.
+A window's worth is the attention it encloses minus the attention it cuts through: what a narrow band along those edges
+of the window that lie inside the picture holds beyond an even share. A head at an edge makes that window worse, so
+windows slide until their edges run through places where nobody looks. The single most salient point is never used by
+itself.
 
 The first candidate is the largest window of the ratio at its best place. The others, of any scale, are ranked by worth
 above chance (their worth minus their share of the area) and share at most 40% of their union with an earlier one.
@@ -187,8 +188,8 @@ def _windows(integral: Integral, ratio: float, scale: float) -> _Windows:
     worth -= _cut(integral, tops, lefts, (height, width))
     worth -= height * width / (integral.size[0] * integral.size[1])
     # Of equal windows the most central one wins, so that an even map gives a centred crop.
-    worth -= 1e-9 * ((tops - free_y / 2) ** 2)[:, None] / integral.size[0] ** 2
-    worth -= 1e-9 * ((lefts - free_x / 2) ** 2)[None, :] / integral.size[1] ** 2
+    worth -= 1e-5 * ((tops - free_y / 2) ** 2)[:, None] / integral.size[0] ** 2
+    worth -= 1e-5 * ((lefts - free_x / 2) ** 2)[None, :] / integral.size[1] ** 2
     top, left = (grid.ravel().astype(np.intp) for grid in np.meshgrid(tops, lefts, indexing="ij"))
     boxes = np.stack([left, top, left + width, top + height], axis=1)
     return _Windows(worth.ravel(), boxes, np.full(len(boxes), scale))
@@ -197,17 +198,24 @@ def _windows(integral: Integral, ratio: float, scale: float) -> _Windows:
 def _cut(
     integral: Integral, tops: npt.NDArray[np.float64], lefts: npt.NDArray[np.float64], window: tuple[int, int]
 ) -> npt.NDArray[np.float64]:
-    """Mass within the bands along the edges that cut the picture; an edge on the picture's border cuts nothing."""
+    """Mass above chance in the bands along the edges that cut the picture; an edge on the border cuts nothing."""
     (height, width), (window_height, window_width) = integral.size, window
     band = max(BAND * min(window), 1.0)
     total = np.zeros((len(tops), len(lefts)))
     for y in (tops, tops + window_height):
-        inside = ((y > 0) & (y < height))[:, None]
-        total += inside * integral.mass(y - band, y + band, lefts, lefts + window_width)
+        mass = integral.mass(y - band, y + band, lefts, lefts + window_width)
+        total += (mass - _chance(y, band, height, window_width / width)[:, None]).clip(min=0)
     for x in (lefts, lefts + window_width):
-        inside = ((x > 0) & (x < width))[None, :]
-        total += inside * integral.mass(tops, tops + window_height, x - band, x + band)
+        mass = integral.mass(tops, tops + window_height, x - band, x + band)
+        total += (mass - _chance(x, band, width, window_height / height)[None, :]).clip(min=0)
     return total
+
+
+def _chance(edge: npt.NDArray[np.float64], band: float, length: int, share: float) -> npt.NDArray[np.float64]:
+    """Mass of an even map in the band around each edge; infinite where the edge is the border of the picture."""
+    inside = np.minimum(edge + band, length) - np.maximum(edge - band, 0)
+    chance: npt.NDArray[np.float64] = np.where((edge > 0) & (edge < length), inside / length * share, np.inf)
+    return chance
 
 
 def _distinct(windows: _Windows, first: int, n: int) -> list[int]:

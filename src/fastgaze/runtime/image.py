@@ -26,7 +26,8 @@ from fastgaze.errors import ArgumentError, ImageError, ImageTooLargeError
 
 MAX_PIXELS = 120_000_000
 # A fixed list: Pillow's others include formats that start programs (EPS) or that nobody sends as a photograph.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "MPO", "AVIF", "JPEG2000", "ICO", "TGA")
+COMMON = ("JPEG", "PNG", "GIF", "BMP", "PPM")
+OTHERS = ("WEBP", "TIFF", "AVIF", "JPEG2000", "ICO", "TGA")
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Image.Image | npt.NDArray[np.uint8]
 Size: TypeAlias = tuple[int, int]
@@ -107,15 +108,24 @@ def _read(path: Path) -> bytes:
 
 def _open(stream: io.BytesIO, label: str) -> Picture:
     try:
-        image = Image.open(stream, formats=FORMATS)
+        image = _identify(stream)
     except UnidentifiedImageError as error:
-        known = ", ".join(FORMATS)
-        raise ImageError(f"{label}: not an image in a known format ({known})") from error
+        raise ImageError(f"{label}: not a picture in a known format ({', '.join(COMMON + OTHERS)})") from error
     except Image.DecompressionBombError as error:
         raise ImageTooLargeError(f"{label}: more than {MAX_PIXELS // 10**6} megapixels; scale it down") from error
     except Exception as error:  # see Picture.rgb
         raise ImageError(f"{label}: cannot read the picture ({_reason(error)})") from error
     return _picture(image, label)
+
+
+def _identify(stream: io.BytesIO) -> Image.Image:
+    try:
+        return Image.open(stream, formats=COMMON)
+    except UnidentifiedImageError:
+        # Pillow loads all its decoders for these, which takes longer than a prediction: only when needed.
+        Image.init()
+        stream.seek(0)
+        return Image.open(stream, formats=[name for name in OTHERS if name in Image.OPEN])
 
 
 def _picture(image: Image.Image, label: str) -> Picture:

@@ -47,7 +47,7 @@ class WorkingSize:
 
         def misfit(candidate: tuple[int, int]) -> float:
             height, width = candidate
-            return abs(math.log(height * width / self.pixels)) + abs(math.log(height / width / ratio))
+            return math.log(height * width / self.pixels) ** 2 + math.log(height / width / ratio) ** 2
 
         return min(((height, width) for height in heights for width in widths), key=misfit)
 

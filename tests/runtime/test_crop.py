@@ -1,0 +1,120 @@
+"""Crops keep what is looked at, cut where nobody looks, and say how sure they are."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgaze.errors import ArgumentError
+from fastgaze.runtime.crop import MOST_OVERLAP, Integral, find_crops, parse_ratio
+
+
+def blobs(size: tuple[int, int], *places: tuple[float, float, float, float]) -> np.ndarray:
+    """A density made of Gaussians (x, y, sigma, weight)."""
+    y, x = np.mgrid[0 : size[0], 0 : size[1]] + 0.5
+    total = sum(w * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * s**2)) / s**2 for cx, cy, s, w in places)
+    return (total / np.sum(total)).astype(np.float32)
+
+
+def overlap(a: tuple[int, ...], b: tuple[int, ...]) -> float:
+    width = max(min(a[2], b[2]) - max(a[0], b[0]), 0)
+    height = max(min(a[3], b[3]) - max(a[1], b[1]), 0)
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+    return width * height / (sum(areas) - width * height)
+
+
+def test_the_window_goes_where_people_look() -> None:
+    crop = find_crops(blobs((300, 600), (480, 150, 20, 1)), "1:1")[0]
+    assert (crop.box[1], crop.box[3]) == (0, 300)
+    assert crop.box[0] <= 420
+    assert crop.box[2] >= 540
+    assert crop.mass > 0.99
+    assert crop.confidence > 0.99
+    assert crop.focal_point == pytest.approx((480, 150), abs=3)
+
+
+def test_mass_counts_and_not_the_highest_point() -> None:
+    # A sharp spot with a fifth of the attention at the left, a broad region with the rest at the right.
+    density = blobs((200, 800), (60, 100, 3, 0.2), (650, 100, 60, 0.8))
+    assert density.argmax() % 800 < 100
+    crop = find_crops(density, "1:1")[0]
+    assert crop.box[0] > 450
+    assert crop.mass > 0.7
+
+
+def test_an_edge_does_not_cut_through_a_head_when_it_can_pass_beside_it() -> None:
+    # A body to keep, and a head that only fits in half: better to leave it out or to take it in than to halve it.
+    density = blobs((200, 400), (150, 100, 25, 0.8), (300, 100, 8, 0.2))
+    left, _, right, _ = find_crops(density, "1:1")[0].box
+    assert not any(abs(edge - 300) < 12 for edge in (left, right))
+
+
+def test_an_even_map_gives_the_middle_and_no_confidence() -> None:
+    crop = find_crops(np.full((300, 600), 1 / 180_000, np.float32), "1:1")[0]
+    assert crop.box == (150, 0, 450, 300)
+    assert crop.confidence == pytest.approx(0, abs=1e-3)
+
+
+def test_two_equal_subjects_far_apart_give_half_the_mass_little_confidence_and_both_as_candidates() -> None:
+    density = blobs((100, 1000), (100, 50, 15, 1), (900, 50, 15, 1))
+    first, second = find_crops(density, "1:1", n=2)
+    assert first.mass == pytest.approx(0.5, abs=0.02)
+    assert first.confidence < 0.5
+    assert {first.box[0] > 500, second.box[0] > 500} == {True, False}
+
+
+def test_the_whole_picture_keeps_everything_for_sure() -> None:
+    crop = find_crops(blobs((90, 160), (20, 20, 10, 1)), "16:9")[0]
+    assert crop.box == (0, 0, 160, 90)
+    assert crop.mass == pytest.approx(1)
+    assert crop.confidence == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 90), st.integers(1, 90), st.floats(0.1, 10), st.integers(1, 6), st.integers(0, 99))
+def test_windows_are_inside_distinct_and_of_the_ratio(height: int, width: int, ratio: float, n: int, seed: int) -> None:
+    density = np.random.default_rng(seed).random((height, width), dtype=np.float32) ** 4
+    density /= density.sum()
+    crops = find_crops(density, ratio, n)
+    assert 1 <= len(crops) <= n
+    for index, crop in enumerate(crops):
+        left, top, right, bottom = crop.box
+        assert 0 <= left < right <= width
+        assert 0 <= top < bottom <= height
+        if min(right - left, bottom - top) > 1:  # a window has at least one pixel, whatever the ratio
+            assert right - left == pytest.approx(ratio * (bottom - top), abs=0.5 + 0.5 * ratio)
+        assert crop.mass == pytest.approx(float(density[top:bottom, left:right].sum()), abs=1e-5)
+        assert 0 <= crop.confidence <= 1
+        assert left <= crop.focal_point[0] <= right
+        assert top <= crop.focal_point[1] <= bottom
+        assert all(overlap(crop.box, other.box) <= MOST_OVERLAP for other in crops[:index])
+    assert crops[0].scale == 1
+
+
+def test_integral_masses_are_sums() -> None:
+    density = np.random.default_rng(0).random((70, 50), dtype=np.float32)
+    integral = Integral(density)
+    found = integral.mass([3, 10], [40, 70], [0, 7], [50, 9])
+    expected = [[density[t:b, x0:x1].sum() for x0, x1 in ((0, 50), (7, 9))] for t, b in ((3, 40), (10, 70))]
+    assert found == pytest.approx(np.array(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(("text", "value"), [("16:9", 16 / 9), ("4/3", 4 / 3), ("1.5", 1.5), (2, 2), ((9, 16), 9 / 16)])
+def test_ratios_are_read(text: object, value: float) -> None:
+    assert parse_ratio(text) == pytest.approx(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ratio", ["", "0:1", "1:0", "a:b", "-1", "1:2:3", "1e999", 0, -2, float("nan"), "1..2"])
+def test_other_ratios_are_refused(ratio: object) -> None:
+    with pytest.raises(ArgumentError, match="16:9"):
+        parse_ratio(ratio)  # type: ignore[arg-type]
+
+
+def test_silly_counts_and_scales_are_refused() -> None:
+    density = np.full((4, 4), 1 / 16, np.float32)
+    for n in (0, 65):
+        with pytest.raises(ArgumentError, match="between 1"):
+            find_crops(density, 1, n)
+    for scales in ((), (0,), (1.5,)):
+        with pytest.raises(ArgumentError, match="scales"):
+            find_crops(density, 1, 1, scales)

@@ -1,0 +1,208 @@
+"""Every kind of picture comes out upright, in 8-bit RGB, or as one clear error."""
+
+import io
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, TiffImagePlugin
+
+from fastgaze.errors import ArgumentError, ImageError
+from fastgaze.runtime import image as image_module
+from fastgaze.runtime.image import open_picture
+
+
+def gradient(height: int = 40, width: int = 60) -> np.ndarray:
+    """Red grows to the right, green downwards; no symmetry, so every wrong turn shows."""
+    y, x = np.mgrid[0:height, 0:width]
+    return np.stack([x * 255 // width, y * 255 // height, np.full_like(x, 90)], axis=2).astype(np.uint8)
+
+
+def encode(image: Image.Image, format: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format, **options)
+    return buffer.getvalue()
+
+
+def rgb(source: object, at_least: tuple[int, int] | None = None) -> np.ndarray:
+    return np.asarray(open_picture(source).rgb(at_least)).astype(int)
+
+
+TURNS = {
+    1: lambda a: a,
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.transpose(1, 0, 2),
+    6: lambda a: np.rot90(a, 1),
+    7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
+    8: lambda a: np.rot90(a, -1),
+}
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_undone(format: str, orientation: int) -> None:
+    upright = gradient()
+    stored = Image.fromarray(np.ascontiguousarray(TURNS[orientation](upright)))
+    options: dict[str, object] = {"quality": 95} if format in ("JPEG", "WEBP") else {}
+    if format == "TIFF":
+        tags = TiffImagePlugin.ImageFileDirectory_v2()
+        tags[0x0112] = orientation
+        options["tiffinfo"] = tags
+    else:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        options["exif"] = exif
+    content = encode(stored, format, **options)
+    picture = open_picture(content)
+    assert picture.size == (40, 60)
+    assert np.abs(np.asarray(picture.rgb()).astype(int) - upright).mean() < 6
+    small = open_picture(content).rgb(at_least=(20, 30))
+    assert small.width >= 30
+    assert small.height >= 20
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK", "YCbCr", "P", "1", "RGBA", "LA", "I;16", "I", "F"])
+def test_every_mode_gives_the_same_picture(mode: str) -> None:
+    grey = np.where(np.mgrid[0:32, 0:32][1] < 16, 20, 230).astype(np.uint8)
+    image = Image.fromarray(grey)
+    if mode == "I;16":
+        image = Image.fromarray(grey.astype(np.uint16) * 257)
+    elif mode == "F":
+        image = Image.fromarray(grey.astype(np.float32) / 255)
+    elif mode == "CMYK":
+        image = image.convert("RGB").convert("CMYK")
+    else:
+        image = image.convert(mode, dither=Image.Dither.NONE)
+    expected = np.where(grey > 128, 255, 0) if mode == "1" else grey
+    assert np.abs(rgb(image) - expected[:, :, None]).max() <= (12 if mode == "P" else 2)
+
+
+def test_16_bit_png_keeps_its_upper_bits() -> None:
+    samples = np.linspace(0, 65535, 256, dtype=np.uint16).reshape(16, 16)
+    content = encode(Image.fromarray(samples), "PNG")
+    assert np.array_equal(rgb(content)[:, :, 0], samples >> 8)
+
+
+def test_transparency_is_laid_over_white() -> None:
+    clear = np.zeros((8, 8, 4), np.uint8)
+    clear[:, 4:] = (10, 20, 30, 255)
+    for source in (clear, encode(Image.fromarray(clear), "PNG"), encode(Image.fromarray(clear), "GIF")):
+        found = rgb(source)
+        assert (found[:, :4] >= 250).all()
+        assert np.abs(found[:, 4:] - (10, 20, 30)).max() <= 40
+
+
+def test_half_transparent_pixels_mix_with_white() -> None:
+    array = np.zeros((4, 4, 4), np.uint8)
+    array[:, :, 3] = 128
+    assert np.abs(rgb(array) - 127).max() <= 1
+
+
+def test_of_an_animation_the_first_frame_is_used() -> None:
+    frames = [Image.new("RGB", (16, 16), color) for color in ("red", "lime")]
+    for format in ("GIF", "WEBP", "PNG"):
+        content = encode(frames[0], format, save_all=True, append_images=frames[1:])
+        assert np.abs(rgb(content)[8, 8] - (255, 0, 0)).max() <= 3
+
+
+def test_a_large_jpeg_is_decoded_smaller_but_not_below_the_size_asked_for() -> None:
+    content = encode(Image.fromarray(gradient(1600, 2400)), "JPEG")
+    picture = open_picture(content)
+    small = picture.rgb(at_least=(240, 320))
+    assert picture.size == (1600, 2400)
+    assert small.height < 480
+    assert small.height >= 240
+    assert small.width >= 320
+    full = Image.fromarray(gradient(1600, 2400)).resize(small.size, Image.Resampling.BOX)
+    assert np.abs(np.asarray(small).astype(int) - np.asarray(full)).mean() < 2
+
+
+def test_arrays_are_rgb_rgba_or_grey() -> None:
+    array = gradient()
+    assert np.array_equal(rgb(array), array)
+    assert np.array_equal(rgb(array[:, :, 0])[:, :, 2], array[:, :, 0])
+    assert np.array_equal(rgb(array[:, :, :1])[:, :, 1], array[:, :, 0])
+    assert np.array_equal(rgb(array[::2, ::-1]), array[::2, ::-1])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((4, 4, 3), np.float32),
+        np.zeros((4, 4, 2), np.uint8),
+        np.zeros((0, 4, 3), np.uint8),
+        np.zeros(4, np.uint8),
+    ],
+)
+def test_other_arrays_are_refused(array: np.ndarray) -> None:
+    with pytest.raises(ArgumentError, match="an image array is"):
+        open_picture(array)
+
+
+def test_the_image_given_is_left_as_it_was() -> None:
+    content = encode(Image.fromarray(gradient(800, 800)), "JPEG")
+    image = Image.open(io.BytesIO(content))
+    open_picture(image).rgb(at_least=(50, 50))
+    assert image.size == (800, 800)
+
+
+def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    (tmp_path / "text.png").write_text("hello")
+    (tmp_path / "loop.jpg").symlink_to(tmp_path / "loop.jpg")
+    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nothing")
+    (tmp_path / "zero.jpg").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    for name in ("empty.jpg", "text.png", "loop.jpg", "gone.jpg", "zero.jpg", "pipe.jpg", "absent.jpg", ".", "a\0b"):
+        with pytest.raises(ImageError) as caught:
+            open_picture(f"{tmp_path}/{name}").rgb()
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ArgumentError, match="not int"):
+        open_picture(3)  # type: ignore[arg-type]
+
+
+def test_a_postscript_file_starts_no_program() -> None:
+    with pytest.raises(ImageError, match="known format"):
+        open_picture(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [11_000, 20_000, 60_000])
+def test_a_bomb_is_refused_before_its_pixels_are_read(side: int) -> None:
+    header = encode(Image.new("1", (8, 8)), "PNG")
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    bomb = header[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + header[33:]
+    with pytest.raises(ImageError, match=r"megapixels|exceeds limit"):
+        open_picture(bomb)
+
+
+def decoded(content: bytes) -> str:
+    """The mode of the picture, or the error that names what is wrong with it."""
+    try:
+        return open_picture(content).rgb((16, 16)).mode
+    except ImageError as error:
+        return f"error: {error}"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_truncated_and_flipped_files_are_errors_or_pictures() -> None:
+    generator = np.random.default_rng(0)
+    outcomes = []
+    for format in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM"):
+        whole = encode(Image.fromarray(gradient()), format)
+        for _ in range(30):
+            content = bytearray(whole[: generator.integers(1, len(whole))] if generator.random() < 0.5 else whole)
+            content[generator.integers(len(content))] ^= 1 << generator.integers(8)
+            outcomes.append(decoded(bytes(content)))
+    assert all(outcome == "RGB" or outcome.startswith("error: bytes: ") for outcome in outcomes)
+    assert not any("\n" in outcome for outcome in outcomes)
+    assert sum(outcome != "RGB" for outcome in outcomes) > 60
+
+
+def test_the_limit_lets_100_megapixels_through() -> None:
+    assert image_module.MAX_PIXELS >= 100_000_000

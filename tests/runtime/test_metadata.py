@@ -1,0 +1,80 @@
+"""Cards travel with the file; the working size follows the picture's shape."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastgaze.errors import ModelError
+from fastgaze.runtime.metadata import ModelCard, WorkingSize, parse_card, read_card
+
+CARD = ModelCard("m", "fastgaze", 10, 1.5, 8.0, np.linspace(-9, -7, 12, dtype=np.float32).reshape(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((480, 640), (240, 320)),
+        ((640, 480), (320, 240)),
+        ((1, 1), (272, 272)),
+        ((1000, 1000), (272, 272)),
+        ((1080, 1920), (208, 368)),
+        ((10, 10_000), (144, 560)),
+        ((10_000, 10), (560, 144)),
+    ],
+)
+def test_working_sizes_of_common_and_extreme_shapes(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert WorkingSize()(size) == expected
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000), st.integers(4_000, 400_000))
+def test_a_working_size_has_the_area_and_the_shape(height: int, width: int, pixels: int) -> None:
+    policy = WorkingSize(pixels=pixels)
+    found = policy((height, width))
+    assert all(side % 16 == 0 and side >= 32 for side in found)
+    assert 0.6 < found[0] * found[1] / pixels < 1.6
+    ratio = min(max(height / width, 0.25), 4)
+    assert 0.6 < found[0] / found[1] / ratio < 1.6
+
+
+def test_a_card_survives_json() -> None:
+    again = ModelCard.from_json(json.loads(json.dumps(CARD.to_json())))
+    assert np.array_equal(again.center_bias, CARD.center_bias)
+    assert again.to_json() == CARD.to_json()
+
+
+@pytest.mark.parametrize("key", [key for key in CARD.to_json() if key != "format"])
+def test_an_incomplete_card_is_refused(key: str) -> None:
+    document = CARD.to_json()
+    del document[key]
+    with pytest.raises(ModelError, match="damaged"):
+        ModelCard.from_json(document)
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(ModelError, match="format 2"):
+        ModelCard.from_json(CARD.to_json() | {"format": 2})
+
+
+def test_the_card_is_read_from_the_file_as_onnx_wrote_it(bright_file: Path) -> None:
+    import onnx
+
+    expected = json.loads({entry.key: entry.value for entry in onnx.load(bright_file).metadata_props}["fastgaze"])
+    assert read_card(bright_file).to_json() == expected
+
+
+def test_a_file_that_is_no_model_is_refused_in_one_line(bright_file: Path, tmp_path: Path) -> None:
+    content = bright_file.read_bytes()
+    generator = np.random.default_rng(0)
+    for length in (0, 1, 10, len(content) // 2, len(content) - 1):
+        with pytest.raises(ModelError):
+            parse_card(content[:length], "x")
+    for _ in range(50):
+        with pytest.raises(ModelError) as caught:
+            parse_card(generator.bytes(200), "x")
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ModelError, match="cannot read"):
+        read_card(tmp_path / "absent.onnx")

@@ -1,0 +1,177 @@
+"""From a picture to a gaze map, on a network that looks at bright things."""
+
+import io
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fastgaze
+from fastgaze.errors import ArgumentError, ImageError, ModelError
+from fastgaze.runtime import zoo
+from fastgaze.runtime.engines import TOLERANCE
+from fastgaze.runtime.metadata import read_card
+from fastgaze.runtime.predictor import Predictor, load
+from tests.small_models import bright_model
+
+
+def photo(height: int = 240, width: int = 320, spot: tuple[int, int] = (80, 60)) -> np.ndarray:
+    """A dark picture with a bright disc at (x, y)."""
+    y, x = np.mgrid[0:height, 0:width] + 0.5
+    disc = (x - spot[0]) ** 2 + (y - spot[1]) ** 2 < (0.08 * max(height, width)) ** 2
+    return np.where(disc, 240, 30).astype(np.uint8)[:, :, None].repeat(3, axis=2)
+
+
+@pytest.mark.parametrize("size", [(240, 320), (600, 800), (90, 120), (400, 1600), (1600, 400)])
+def test_the_peak_is_where_the_picture_is_bright(bright: Predictor, size: tuple[int, int]) -> None:
+    spot = (size[1] // 4, size[0] // 3)
+    gaze = bright.predict(photo(*size, spot))
+    assert gaze.size == size
+    peak = gaze.peaks(1)[0]
+    assert np.hypot(peak.x - spot[0], peak.y - spot[1]) < 0.07 * max(size)
+
+
+def test_the_prediction_equals_torch(bright: Predictor) -> None:
+    array = photo()
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    normalised = torch.from_numpy(((array / 255 - mean) / std).astype(np.float32)).permute(2, 0, 1)[None]
+    with torch.inference_mode():
+        expected = bright_model()(normalised)[0].numpy()
+    assert np.abs(bright.predict(array).log_density - expected).max() < 2e-3
+
+
+def test_path_bytes_image_and_array_agree(bright: Predictor, tmp_path: Path) -> None:
+    array = photo(300, 400)
+    path = tmp_path / "photo.png"
+    Image.fromarray(array).save(path)
+    with Image.open(path) as image:
+        sources = (path, str(path), path.read_bytes(), image, array)
+        maps = [bright.predict(source).log_density for source in sources]
+    assert all(np.array_equal(other, maps[0]) for other in maps)
+
+
+def test_the_map_is_a_density_at_any_size(bright: Predictor) -> None:
+    for size in ((1, 1), (7, 5), (270, 480)):
+        gaze = bright.predict(photo(), size=size)
+        assert gaze.log_density.shape == size
+        assert gaze.log_density.dtype == np.float32
+        assert gaze.density.sum() == pytest.approx(1, abs=1e-5)
+        assert gaze.picture_size == (240, 320)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (3, 2)])
+def test_tiny_and_thin_pictures_work(bright: Predictor, size: tuple[int, int]) -> None:
+    gaze = bright.predict(np.full((*size, 3), 128, np.uint8))
+    assert gaze.size == size
+    assert gaze.density.sum() == pytest.approx(1, abs=1e-5)
+    assert gaze.peaks(2)
+    assert gaze.crop("1:1")[0].mass > 0
+
+
+def test_the_centre_bias_can_be_left_out_or_replaced(bright: Predictor) -> None:
+    flat = np.full((240, 320, 3), 128, np.uint8)
+    own, none = bright.predict(flat), bright.predict(flat, center_bias=None)
+    assert own.log_density[120, 160] > own.log_density[0, 0] + 0.3
+    assert np.abs(none.log_density[60:-60, 60:-60].max() - none.log_density[60:-60, 60:-60].min()) < 1e-4
+    left = np.where(np.arange(64) < 32, -8.0, -12.0)[None].repeat(48, axis=0)
+    assert bright.predict(flat, center_bias=left).mass((0, 0, 160, 240)) > 0.9
+    with pytest.raises(ArgumentError, match="'model', None"):
+        bright.predict(flat, center_bias="centre")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="centre bias"):
+        bright.predict(flat, center_bias=np.zeros(3))
+
+
+def test_a_jpeg_decoded_small_gives_nearly_the_same_map(bright: Predictor) -> None:
+    array = photo(1500, 2000, (500, 500))
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, "JPEG", quality=90)
+    small, full = bright.predict(buffer.getvalue()), bright.predict(array)
+    divergence = float((full.density * (full.log_density - small.log_density)).sum())
+    assert divergence < 1e-3
+
+
+def test_threads_share_a_predictor(bright: Predictor) -> None:
+    pictures = [photo(200 + 16 * i, 300, (40 + 25 * i, 60)) for i in range(8)]
+    expected = [bright.predict(p).log_density for p in pictures]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda p: bright.predict(p).log_density, pictures * 4))
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected * 4, strict=True))
+
+
+@pytest.mark.parametrize(("engine", "tolerance"), [("openvino", TOLERANCE), ("openvino-bf16", 0.2)])
+def test_openvino_agrees_with_onnxruntime(bright: Predictor, bright_file: Path, engine: str, tolerance: float) -> None:
+    pytest.importorskip("openvino")
+    other = load(bright_file, engine, threads=1)
+    for size in ((240, 320), (100, 700)):
+        difference = other.predict(photo(*size)).log_density - bright.predict(photo(*size)).log_density
+        assert np.abs(difference).max() < tolerance
+
+
+def test_wrong_arguments_are_refused_in_one_line(bright: Predictor, bright_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no engine 'cuda'"):
+        load(bright_file, "cuda")
+    with pytest.raises(ArgumentError, match="threads=0"):
+        load(bright_file, threads=0)
+    with pytest.raises(ArgumentError, match="size"):
+        bright.predict(photo(), size=(0, 5))
+    with pytest.raises(ImageError):
+        bright.predict(b"nothing")
+    with pytest.raises(ModelError, match="no model file"):
+        load(tmp_path / "absent.onnx")
+    with pytest.raises(ModelError, match="no bundled model 'nope'"):
+        load("nope")
+    (tmp_path / "fake.onnx").write_bytes(b"\x00" * 100)
+    with pytest.raises(ModelError, match="not a fastgaze model"):
+        load(tmp_path / "fake.onnx")
+
+
+def test_a_damaged_network_is_refused(bright_file: Path, tmp_path: Path) -> None:
+    import onnx
+
+    graph = onnx.load(bright_file)
+    graph.graph.node[-1].op_type = "Nonsense"
+    onnx.save(graph, tmp_path / "bad.onnx")
+    with pytest.raises(ModelError, match="onnxruntime cannot load") as caught:
+        load(tmp_path / "bad.onnx")
+    assert "\n" not in str(caught.value)
+
+
+def test_bundled_models_are_listed_found_and_described(bright_file: Path, tmp_path: Path) -> None:
+    for name in ("small", "small.int8"):
+        (tmp_path / f"{name}.onnx").write_bytes(bright_file.read_bytes())
+    assert zoo.models(tmp_path) == []
+    with pytest.raises(ModelError, match="no trained model is bundled yet"):
+        zoo.default_name(tmp_path)
+    zoo.write_index(tmp_path, default="small")
+    assert [(model.name, model.default) for model in zoo.models(tmp_path)] == [("small", True), ("small.int8", False)]
+    assert zoo.default_name(tmp_path) == "small"
+    assert zoo.find("small.int8", tmp_path) == tmp_path / "small.int8.onnx"
+    facts = zoo.describe("small", tmp_path)
+    card = read_card(bright_file)
+    assert (facts["parameters"], facts["maps"], facts["gflop"]) == (card.parameters, card.maps, card.gflop_640x480)
+    with pytest.raises(ModelError, match="default"):
+        zoo.write_index(tmp_path, default="large")
+
+
+def test_the_index_agrees_with_the_bundled_files() -> None:
+    listed = {model.name for model in fastgaze.models()}
+    assert listed == {path.name.removesuffix(".onnx") for path in zoo.BUNDLED.glob("*.onnx")}
+    for model in fastgaze.models():
+        card = read_card(zoo.find(model.name))
+        assert (model.parameters, model.gflop_640x480) == (card.parameters, card.gflop_640x480)
+        assert model.bytes == zoo.find(model.name).stat().st_size
+
+
+def test_predicting_imports_no_torch(bright_file: Path) -> None:
+    code = (
+        "import sys, numpy, fastgaze\n"
+        f"fastgaze.load({str(bright_file)!r}).predict(numpy.zeros((50, 60, 3), 'uint8')).overlay()\n"
+        "heavy = {'torch', 'onnx', 'scipy', 'matplotlib', 'av', 'starlette'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,48 @@
+"""Small networks for tests: one that looks at bright things, and one with random weights of every kind of layer."""
+
+import torch
+from torch import nn
+
+from fastgaze.models import GazeModel
+from fastgaze.models.spec import DenseNetSpec, GazeSpec, VGGSpec
+
+PLAIN = GazeSpec("fastgaze", VGGSpec(((8,), (16,), (16, 16), (16, 24), (24, 16)), ("relu5_2",)), (8, 4, 2, 1), "prelu")
+DENSE = GazeSpec(
+    "densegaze", DenseNetSpec(8, (((8, 4),) * 2, ((8, 4),) * 2, ((8, 4),) * 2), (8, 8)), (8, 4, 2, 1), "prelu"
+)
+_BRIGHT = GazeSpec("fastgaze", VGGSpec(((1,), (1,), (1,), (1,), (1,)), ("relu5_1",)), (1,), "relu")
+
+
+def bright_model(gain: float = 2.0, sigma: float = 8.0) -> GazeModel:
+    """Saliency grows with brightness: every convolution passes its input on, the first averages the channels."""
+    model = GazeModel(_BRIGHT).eval()
+    with torch.no_grad():
+        for module in model.network.modules():
+            if isinstance(module, nn.Conv2d):
+                middle = module.kernel_size[0] // 2
+                module.weight.zero_()
+                module.weight[:, :, middle, middle] = 1 / module.in_channels
+                nn.init.zeros_(module.bias)
+        first, last = model.trunk.conv(1, 1), model.readout.get_submodule("conv1")
+        first.bias.fill_(2.5)  # normalised values reach down to -2.1; ReLU must not cut them
+        last.weight.fill_(gain)
+        model.tail.log_sigma.fill_(sigma).log_()
+        y, x = torch.linspace(-1, 1, 48)[:, None], torch.linspace(-1, 1, 64)[None, :]
+        model.tail.center_bias.copy_(torch.log_softmax((-0.3 * (x**2 + y**2)).flatten(), 0).reshape(48, 64))
+    return model
+
+
+def random_model(spec: GazeSpec, seed: int = 0) -> GazeModel:
+    """Random weights that keep the signal's size through all layers; BatchNorm statistics away from 0 and 1."""
+    torch.manual_seed(seed)
+    model = GazeModel(spec).eval()
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight)
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+            nn.init.normal_(module.weight, 1, 0.2)
+            nn.init.normal_(module.bias)
+    model.tail.center_bias.copy_(bright_model().tail.center_bias)
+    return model
