@@ -34,7 +34,8 @@ def fit_center_bias(counts: NDArray[np.number], bandwidth: float = BANDWIDTH) ->
     # The transposes spread each count over its neighbours and lose none at the border.
     density = rows.T @ (counts / total) @ columns
     density = (1 - UNIFORM_SHARE) * density / density.sum() + UNIFORM_SHARE / density.size
-    return np.log(density).astype(np.float32)
+    log_density: NDArray[np.float32] = np.log(density).astype(np.float32)
+    return log_density
 
 
 def resample_log_density(log_density: NDArray[np.floating], size: tuple[int, int]) -> NDArray[np.float64]:

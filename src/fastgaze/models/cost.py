@@ -1,9 +1,9 @@
 """What a network costs, from its spec alone: maps, parameters and FLOPs by the paper's formula."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fastgaze.models.spec import STRIDE, DenseNetSpec, GazeSpec, LeNetSpec, Spec, VGGSpec
+from fastgaze.models.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, LeNetSpec, Spec, VGGSpec
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,11 @@ class Layer:
 
 def layers(spec: Spec, size: tuple[int, int]) -> list[Layer]:
     """Every convolution of a network for an input of ``size`` (height, width), in order."""
-    return list(_lenet(spec, size) if isinstance(spec, LeNetSpec) else _gaze(spec, size))
+    if isinstance(spec, LeNetSpec):
+        return list(_lenet(spec, size))
+    if isinstance(spec, EnsembleSpec):
+        return list(_ensemble(spec, size))
+    return [*_trunk(spec.trunk, size), *_readout(spec, size)]
 
 
 def flops(spec: Spec, size: tuple[int, int]) -> int:
@@ -41,12 +45,12 @@ def flops(spec: Spec, size: tuple[int, int]) -> int:
 def parameters(spec: Spec) -> int:
     """Trained numbers, the blur width among them."""
     size = (28, 28) if isinstance(spec, LeNetSpec) else (32, 32)
-    return sum(layer.parameters for layer in layers(spec, size)) + isinstance(spec, GazeSpec)
+    return sum(layer.parameters for layer in layers(spec, size)) + _blur_widths(spec)
 
 
 def prunable_maps(spec: Spec) -> int:
     """Outputs of all convolutions, as the paper counts them: the one output map, which must stay, is among them."""
-    return sum(layer.maps for layer in layers(spec, (32, 32) if isinstance(spec, GazeSpec) else (28, 28)))
+    return sum(layer.maps for layer in layers(spec, (28, 28) if isinstance(spec, LeNetSpec) else (32, 32)))
 
 
 def _conv(name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int) -> Layer:
@@ -57,8 +61,22 @@ def _halve(size: tuple[int, int]) -> tuple[int, int]:
     return (size[0] + 1) // 2, (size[1] + 1) // 2
 
 
-def _gaze(spec: GazeSpec, size: tuple[int, int]) -> Iterator[Layer]:
-    yield from _vgg(spec.trunk, size) if isinstance(spec.trunk, VGGSpec) else _densenet(spec.trunk, size)
+def _blur_widths(spec: Spec) -> int:
+    """One learned blur width a readout."""
+    return 0 if isinstance(spec, LeNetSpec) else spec.members if isinstance(spec, EnsembleSpec) else 1
+
+
+def _ensemble(spec: EnsembleSpec, size: tuple[int, int]) -> Iterator[Layer]:
+    yield from _trunk(spec.member.trunk, size)
+    for i in range(1, spec.members + 1):
+        yield from (replace(layer, name=f"member{i}.{layer.name}") for layer in _readout(spec.member, size))
+
+
+def _trunk(trunk: VGGSpec | DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
+    return _vgg(trunk, size) if isinstance(trunk, VGGSpec) else _densenet(trunk, size)
+
+
+def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[Layer]:
     maps_in = trunk_outputs(spec.trunk)
     size = (-(-size[0] // STRIDE), -(-size[1] // STRIDE))
     for i, maps in enumerate(spec.readout, 1):

@@ -89,7 +89,7 @@ class DenseNet(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """image (N, 3, H, W), normalised RGB -> all maps of the last block (N, maps, H / 16, W / 16)."""
-        x = self.pool0(self.relu0(self.norm0(self.conv0(image))))
+        x: Tensor = self.pool0(self.relu0(self.norm0(self.conv0(image))))
         for b, depth in enumerate(self.depths, 1):
             for i in range(1, depth + 1):
                 x = torch.cat([x, self.layer(b, i)(x)], dim=1)

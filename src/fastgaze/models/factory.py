@@ -3,11 +3,12 @@
 from typing import Literal, overload
 
 from fastgaze.errors import ModelError
+from fastgaze.models.ensemble import GazeEnsemble
 from fastgaze.models.gaze import GazeModel
 from fastgaze.models.lenet import LeNet5
-from fastgaze.models.spec import LeNetSpec, Spec, architectures, spec_for
+from fastgaze.models.spec import EnsembleSpec, LeNetSpec, Spec, architectures, spec_for
 
-Model = GazeModel | LeNet5
+Model = GazeModel | GazeEnsemble | LeNet5
 
 
 def list_models() -> list[str]:
@@ -28,4 +29,6 @@ def create_model(architecture: str, spec: Spec | None = None) -> Model:
     spec = spec_for(architecture) if spec is None else spec
     if spec.architecture != architecture:
         raise ModelError(f"asked for {architecture!r}, but the spec is one of {spec.architecture!r}")
-    return LeNet5(spec) if isinstance(spec, LeNetSpec) else GazeModel(spec)
+    if isinstance(spec, LeNetSpec):
+        return LeNet5(spec)
+    return GazeEnsemble(spec) if isinstance(spec, EnsembleSpec) else GazeModel(spec)

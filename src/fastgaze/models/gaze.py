@@ -15,7 +15,7 @@ from fastgaze.data import operators
 from fastgaze.data.center_bias import GRID
 from fastgaze.models.cost import trunk_outputs
 from fastgaze.models.densenet import DenseNet
-from fastgaze.models.spec import STRIDE, GazeSpec, VGGSpec
+from fastgaze.models.spec import STRIDE, DenseNetSpec, GazeSpec, VGGSpec
 from fastgaze.models.vgg import VGG
 
 INITIAL_SIGMA = 8.0  # pixels: half a cell of the saliency map
@@ -106,7 +106,7 @@ class GazeModel(nn.Module):
         super().__init__()
         self.architecture = spec.architecture
         self.activation = spec.activation
-        trunk = VGG(spec.trunk) if isinstance(spec.trunk, VGGSpec) else DenseNet(spec.trunk)
+        trunk = make_trunk(spec.trunk)
         readout = Readout(trunk_outputs(spec.trunk), spec.readout, spec.activation)
         self.network = nn.Sequential(OrderedDict(trunk=trunk, readout=readout))
         self.tail = Tail()
@@ -140,6 +140,11 @@ class GazeModel(nn.Module):
         saliency = self.network(pad_to_stride(image))  # (N, 1, ceil(H / 16), ceil(W / 16))
         log_density: Tensor = self.tail(saliency, image_size, size or image_size, center_bias)
         return log_density
+
+
+def make_trunk(spec: VGGSpec | DenseNetSpec) -> VGG | DenseNet:
+    """F of equation 1, with fresh weights."""
+    return VGG(spec) if isinstance(spec, VGGSpec) else DenseNet(spec)
 
 
 def pad_to_stride(image: Tensor) -> Tensor:

@@ -54,6 +54,15 @@ class GazeSpec:
 
 
 @dataclass(frozen=True)
+class EnsembleSpec:
+    """Several readouts, each with its own tail, over one trunk; their densities are averaged."""
+
+    architecture: str
+    member: GazeSpec
+    members: int
+
+
+@dataclass(frozen=True)
 class LeNetSpec:
     """LeNet-5 as in Caffe's MNIST example: maps of conv1, conv2, fc1, and the classes."""
 
@@ -61,7 +70,7 @@ class LeNetSpec:
     maps: tuple[int, int, int, int]
 
 
-Spec = GazeSpec | LeNetSpec
+Spec = GazeSpec | EnsembleSpec | LeNetSpec
 
 VGG_BLOCKS: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg11": ((64,), (128,), (256, 256), (512, 512), (512, 512)),
@@ -106,13 +115,17 @@ def spec_from_json(text: str) -> Spec:
     try:
         fields = json.loads(text)
         spec = _build(fields)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
         raise ModelError(f"not a model spec: {text[:80]!r} ({error})") from error
     _check(spec)
     return spec
 
 
 def _build(fields: dict[str, Any]) -> Spec:
+    if "member" in fields:
+        member = _build(fields["member"])
+        assert isinstance(member, GazeSpec)
+        return EnsembleSpec(fields["architecture"], member, fields["members"])
     frozen = {key: _freeze(value) for key, value in fields.items() if key != "trunk"}
     if "trunk" not in fields:
         return LeNetSpec(**frozen)
@@ -134,6 +147,7 @@ def _check(spec: Spec) -> None:
         if len(spec.maps) != 4:
             raise ModelError(f"LeNet-5 has 4 widths, this spec has {len(spec.maps)}")
         return
+    spec = spec.member if isinstance(spec, EnsembleSpec) else spec
     if spec.activation not in ("prelu", "relu"):
         raise ModelError(f"readout activation {spec.activation!r} is neither prelu nor relu")
     if not spec.readout or spec.readout[-1] != 1:

@@ -1,0 +1,246 @@
+"""Fit a network to densities: the paper's recipe, every number a setting.
+
+A run lives in a folder: ``state.safetensors`` (to go on from), ``best.safetensors`` (the parameters with the best
+validation score), ``log.csv``, ``validation.csv`` and TensorBoard events. Killed at any step and started again, it
+gives the same parameters as a run that was not.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from fastgaze.errors import ArgumentError
+from fastgaze.training.distributed import rank, world_size
+from fastgaze.training.logs import RunLog
+from fastgaze.training.prepare import channels_last
+from fastgaze.training.state import load_state, optimizer_tensors, restore_optimizer, save_state
+from fastgaze.training.stream import Batch, Source, Stream, in_order
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """The paper's numbers; ``steps`` bounds what early stopping would leave open.
+
+    learning_rate: at the start; ``trunk_rate`` times that for pretrained layers.
+    decay: ``cosine`` to zero over ``steps``, or ``none``.
+    validate_every, patience: in steps, and validations without improvement before the run stops.
+    precision: ``bf16`` autocast, or ``fp32``.
+    average: decay of the running mean of parameters that is validated and kept; 0 keeps the parameters themselves.
+    """
+
+    steps: int = 10_000
+    batch: int = 8
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 0.001
+    trunk_rate: float = 1.0
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    decay: Literal["cosine", "none"] = "cosine"
+    warmup: int = 0
+    validate_every: int = 100
+    patience: int = 20
+    precision: Literal["bf16", "fp32"] = "bf16"
+    flips: bool = True
+    average: float = 0.0
+    seed: int = 0
+    save_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """step: where the run stopped; best_step, best_loss: where validation was best, nats per fixation."""
+
+    step: int
+    best_step: int
+    best_loss: float
+
+
+Report = Callable[[int, int, float], None]  # step, steps, loss
+
+
+def device() -> torch.device:
+    """A GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def cross_entropy(log_density: Tensor, targets: Tensor) -> Tensor:
+    """-sum over cells of target * log density, one value an image: (N, h, w), (N, h, w) -> (N,), nats."""
+    return -(targets * log_density).sum(dim=(1, 2))
+
+
+def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16") -> Tensor:
+    """Cross-entropy of each image of a batch (N,), in nats per fixation on the loss grid."""
+    place = device()
+    inputs = batch.inputs.to(place, memory_format=torch.channels_last)
+    reduced = torch.autocast(place.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+    with reduced:
+        log_density = model(inputs, size=batch.grid, center_bias=batch.center_bias.to(place))
+    return cross_entropy(log_density, batch.targets.to(place))
+
+
+@torch.no_grad()
+def validate(model: nn.Module, source: Source, precision: str = "bf16", batch: int = 16) -> float:
+    """Mean cross-entropy over all images of a source, nats per fixation on the loss grid."""
+    model.eval()
+    losses = [per_image_loss(model, part, precision) for part in in_order(source, batch)]
+    return float(torch.cat(losses).double().mean())
+
+
+def make_optimizer(model: nn.Module, settings: FitSettings) -> torch.optim.Optimizer:
+    """Adam or SGD over what is not frozen, the trunk with its own rate."""
+    trunk: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            (trunk if ".trunk." in f".{name}" else rest).append(parameter)
+    groups = [
+        {"params": parameters, "lr": settings.learning_rate * factor, "factor": factor}
+        for parameters, factor in ((rest, 1.0), (trunk, settings.trunk_rate))
+        if parameters
+    ]
+    if not groups:
+        raise ArgumentError("nothing to train: every parameter of the network is frozen")
+    if settings.optimizer == "adam":
+        return torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
+    return torch.optim.SGD(groups, momentum=settings.momentum, weight_decay=settings.weight_decay)
+
+
+def learning_rate(settings: FitSettings, step: int) -> float:
+    """Rate of a step: a linear rise over ``warmup``, then the decay."""
+    if step < settings.warmup:
+        return settings.learning_rate * (step + 1) / settings.warmup
+    if settings.decay == "none":
+        return settings.learning_rate
+    return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * step / settings.steps))
+
+
+class Fit:
+    """One run; ``run`` starts it or goes on where it was."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        sources: Sequence[Source],
+        validation: Source,
+        settings: FitSettings,
+        folder: Path,
+        save_best: Callable[[nn.Module, dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.model = channels_last(model.to(device()))
+        self.settings, self.validation, self.folder = settings, validation, folder
+        self._stream = Stream(sources, settings.batch, settings.seed, settings.flips)
+        self._optimizer = make_optimizer(model, settings)
+        self._save_best = save_best
+        self._mean = {name: p.detach().clone() for name, p in self._trained()} if settings.average else {}
+        self.step, self.best_step, self.best_loss, self._bad = 0, 0, math.inf, 0
+        self._best: dict[str, Tensor] = {}
+
+    def run(self, report: Report | None = None) -> FitResult:
+        """Train until early stopping or the last step; the model then holds the best parameters."""
+        state = self.folder / "state.safetensors"
+        if state.is_file():
+            self._resume(state)
+        wrapped = DistributedDataParallel(self.model) if world_size() > 1 else self.model
+        batches = self._stream.prefetched(self.step, self.settings.steps, rank(), world_size())
+        with closing(batches), closing(RunLog(self.folder, main=rank() == 0)) as log:
+            saved = time.monotonic()
+            while not self._finished():
+                self._advance(wrapped, next(batches), log, report)
+                if time.monotonic() - saved > self.settings.save_seconds:
+                    self._save(state)
+                    saved = time.monotonic()
+        self._save(state)
+        self.model.load_state_dict(self._best, strict=False)
+        return FitResult(self.step, self.best_step, self.best_loss)
+
+    def _advance(self, wrapped: nn.Module, batch: Batch, log: RunLog, report: Report | None) -> None:
+        """One step, with its logs and, when due, a validation."""
+        rate = learning_rate(self.settings, self.step)
+        loss = self._update(wrapped, batch, rate)
+        self.step += 1
+        log.training(self.step, loss, rate)
+        if report:
+            report(self.step, self.settings.steps, loss)
+        if self.step % self.settings.validate_every == 0 or self.step == self.settings.steps:
+            log.validation(self.step, self._validate())
+
+    def _update(self, wrapped: nn.Module, batch: Batch, rate: float) -> float:
+        train_mode(self.model)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate * group["factor"]
+        loss = per_image_loss(wrapped, batch, self.settings.precision).mean()
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        for name, parameter in self._trained() if self._mean else ():
+            # A young mean follows faster, or it would remember the start.
+            keep = min(self.settings.average, (self.step + 1) / (self.step + 10))
+            self._mean[name].lerp_(parameter.detach(), 1 - keep)
+        return float(loss.detach())
+
+    def _validate(self) -> float:
+        current = {name: parameter.detach().clone() for name, parameter in self._trained()}
+        candidate = self._mean or current
+        self.model.load_state_dict(candidate, strict=False)
+        loss = validate(self.model, self.validation, self.settings.precision)
+        if loss < self.best_loss:
+            self.best_loss, self.best_step, self._bad = loss, self.step, 0
+            self._best = {name: tensor.clone() for name, tensor in candidate.items()}
+            if self._save_best and rank() == 0:
+                self._save_best(self.model, self._facts())
+        else:
+            self._bad += 1
+        self.model.load_state_dict(current, strict=False)
+        return loss
+
+    def _finished(self) -> bool:
+        return self.step >= self.settings.steps or self._bad >= self.settings.patience
+
+    def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {"step": self.step, "best_step": self.best_step, "bad": self._bad, "settings": asdict(self.settings)}
+        return facts | ({"best_loss": self.best_loss} if self._best else {})
+
+    def _save(self, path: Path) -> None:
+        if rank() != 0:
+            return
+        tensors: dict[str, Tensor] = {f"model/{name}": p for name, p in self._trained()}
+        tensors |= {f"mean/{name}": tensor for name, tensor in self._mean.items()}
+        tensors |= {f"best/{name}": tensor for name, tensor in self._best.items()}
+        save_state(path, tensors | optimizer_tensors(self.model, self._optimizer), self._facts())
+
+    def _resume(self, path: Path) -> None:
+        tensors, facts = load_state(path)
+        if facts["settings"] != asdict(self.settings):
+            changed = sorted(k for k, v in asdict(self.settings).items() if facts["settings"].get(k) != v)
+            raise ArgumentError(
+                f"{self.folder} holds a run with other settings ({', '.join(changed)}); choose another folder"
+            )
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+        self.model.load_state_dict(part("model/"), strict=False)
+        self._best = part("best/")
+        self._mean = part("mean/")
+        restore_optimizer(self.model, self._optimizer, tensors)
+        self.step, self.best_step, self._bad = facts["step"], facts["best_step"], facts["bad"]
+        self.best_loss = facts.get("best_loss", math.inf)
+
+
+def train_mode(model: nn.Module) -> None:
+    """Training mode, but BatchNorm keeps its running statistics: a batch of 8 is too few, and couples its images."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()

@@ -1,0 +1,39 @@
+"""A tiny learnable problem: people look at the bright square."""
+
+import numpy as np
+
+from fastgaze.models import create_model
+from fastgaze.models.gaze import GazeModel
+from fastgaze.models.spec import GazeSpec, VGGSpec
+from fastgaze.training.prepare import PreparedSet
+from fastgaze.training.stream import Source, fixation_source
+
+TINY = GazeSpec("fastgaze", VGGSpec(((4,), (6,), (6,), (8,), (8,)), ("relu5_1",)), (4, 1), "prelu")
+
+
+def bright_squares(count: int, size: tuple[int, int] = (64, 96), seed: int = 0) -> PreparedSet:
+    """Grey images (n, H, W, 3), each with a white square that holds all its fixations."""
+    rng = np.random.default_rng(seed)
+    images = rng.integers(60, 120, (count, *size, 3)).astype(np.uint8)
+    counts = np.zeros((count, size[0] // 4, size[1] // 4), np.float32)
+    for i in range(count):
+        row, column = rng.integers(0, size[0] // 16 - 1), rng.integers(0, size[1] // 16 - 1)
+        images[i, 16 * row : 16 * row + 24, 16 * column : 16 * column + 24] = 255
+        counts[i, 4 * row : 4 * row + 6, 4 * column : 4 * column + 6] = 1
+    uniform = np.full((48, 64), -np.log(48 * 64), np.float32)
+    return PreparedSet("squares", tuple(map(str, range(count))), images, counts, uniform)
+
+
+def source(count: int = 40, size: tuple[int, int] = (64, 96), seed: int = 0, weight: float = 1.0) -> Source:
+    """The problem as a source."""
+    return fixation_source(bright_squares(count, size, seed), weight)
+
+
+def tiny_model(seed: int = 0) -> GazeModel:
+    """A network of a few thousand parameters, the same for the same seed."""
+    import torch
+
+    torch.manual_seed(seed)
+    model = create_model("fastgaze", TINY)
+    assert isinstance(model, GazeModel)
+    return model
