@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastgaze.errors import DataError
 
 VALIDATION = 7_000  # of the 60,000 training digits, as in the paper
-_TYPES = {0x08: np.dtype("u1"), 0x09: np.dtype("i1"), 0x0B: np.dtype(">i2"), 0x0C: np.dtype(">i4")}
+_TYPES: dict[int, np.dtype[np.generic]] = {0x08: np.dtype("u1"), 0x09: np.dtype("i1"), 0x0B: np.dtype(">i2"), 0x0C: np.dtype(">i4")}
 
 
 @dataclass(frozen=True)
@@ -70,4 +70,5 @@ def read_idx(path: Path) -> NDArray[np.generic]:
     shape = tuple(int(n) for n in np.frombuffer(content[4:start], ">u4"))
     if len(content) != start + int(np.prod(shape)) * dtype.itemsize:
         raise DataError(f"{path}: {len(content)} bytes do not hold an array {shape}; the file is truncated")
-    return np.frombuffer(content, dtype, offset=start).reshape(shape)
+    values: NDArray[np.generic] = np.frombuffer(content, dtype, offset=start)
+    return values.reshape(shape)

@@ -14,7 +14,9 @@ from fastgaze.pruning.compact import compact
 from fastgaze.pruning.cost import Cost, Flops
 from fastgaze.pruning.graph import ChannelGraph, Layer, Map
 from fastgaze.pruning.history import History, Removal
+from fastgaze.pruning.loop import Until, load_run, run, save_run
 from fastgaze.pruning.objective import Beta, BetaStar, NoCost, Objective, Target
+from fastgaze.pruning.parameters import ParameterPruner
 from fastgaze.pruning.probe import Statistics, masked, probed
 from fastgaze.pruning.pruner import Pruner
 from fastgaze.pruning.signals import Fisher, L1Activity, L1Weight, Molchanov, Random, Signal
@@ -34,13 +36,18 @@ __all__ = [
     "Molchanov",
     "NoCost",
     "Objective",
+    "ParameterPruner",
     "Pruner",
     "Random",
     "Removal",
     "Signal",
     "Statistics",
     "Target",
+    "Until",
     "compact",
+    "load_run",
     "masked",
     "probed",
+    "run",
+    "save_run",
 ]

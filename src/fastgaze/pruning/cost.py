@@ -28,13 +28,13 @@ class Flops:
     The +1 is counted always, also for layers without a bias. Linear layers count C_out * (2 * C_in + 1), grouped
     convolutions C_in / groups. All other operations are free. Totals and differences are exact integers.
 
-    update  False keeps the differences of the first call for ever, as Molchanov et al. do
+    update  False gives the differences of the traced network for ever, as Molchanov et al. do
     """
 
     def __init__(self, size: Sequence[int] | None = None, *, update: bool = True) -> None:
         self.size = None if size is None else tuple(size)
         self.update = update
-        self._frozen: Tensor | None = None
+        self._frozen = torch.zeros(0, dtype=torch.int64)
         self._of: ChannelGraph | None = None
         self._positions = torch.zeros(0, dtype=torch.int64)
         self._taps = torch.zeros(0, dtype=torch.int64)
@@ -52,14 +52,10 @@ class Flops:
 
     def delta_cost(self, graph: ChannelGraph, alive: Tensor | None = None) -> Tensor:
         """int64 (maps,): FLOPs after minus before the removal of each map; 0 for removed maps."""
-        if self._frozen is not None:
-            return self._frozen
         self._bind(graph)
-        alive = graph.alive if alive is None else alive
-        delta = self._differences(graph, alive)
         if not self.update:
-            self._frozen = delta
-        return delta
+            return self._frozen
+        return self._differences(graph, graph.alive if alive is None else alive)
 
     def _differences(self, graph: ChannelGraph, alive: Tensor) -> Tensor:
         at = graph.incidence
@@ -81,4 +77,5 @@ class Flops:
         self._positions = torch.tensor([p * c for p, c in zip(positions, costly, strict=True)])
         self._taps = torch.tensor([2 * torch.Size(layer.kernel).numel() for layer in graph.layers])
         self._own = torch.tensor([int(layer.kind == "depthwise") for layer in graph.layers])
+        self._frozen = self._differences(graph, torch.ones_like(graph.alive))
         self._of = graph

@@ -4,7 +4,7 @@ Each is a small callable: (graph, statistics) -> float64 (maps,), higher means m
 maps mean nothing. ``needs`` names the statistics that the probes must collect.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
@@ -81,20 +81,17 @@ class L1Weight:
         return scores[:-1]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Random:
-    """Uniform numbers from a generator of its own: the baseline that any signal must beat."""
+    """Uniform numbers, new ones after every removal: the baseline that any signal must beat."""
 
     seed: int = 0
     needs: ClassVar[frozenset[str]] = frozenset()
-    _generator: torch.Generator = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._generator = torch.Generator().manual_seed(self.seed)
 
     def __call__(self, graph: ChannelGraph, statistics: Statistics) -> Tensor:  # noqa: ARG002 (one protocol for all)
         """float64 (maps,) in [0, 1)."""
-        return torch.rand(len(graph.maps), generator=self._generator, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + int(graph.alive.sum()))
+        return torch.rand(len(graph.maps), generator=generator, dtype=torch.float64)
 
 
 def _images(statistics: Statistics) -> int:

@@ -1,0 +1,146 @@
+"""The loop: gather signals for some steps, remove maps, repeat; a killed run goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from fastgaze.errors import PruningError, require
+from fastgaze.pruning.history import History, Removal, write_atomically
+from fastgaze.pruning.pruner import Pruner
+
+FORMAT = "fastgaze-pruning-1"
+
+
+@dataclass(frozen=True)
+class Until:
+    """When to stop; the first limit that is reached ends the run.
+
+    maps  maps left, the network's outputs included
+    cost  total cost, in the cost's own unit
+    loss  budget: stop when the mean loss over the steps of a round is above it
+    """
+
+    maps: int | None = None
+    cost: float | None = None
+    loss: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.maps is None and self.cost is None and self.loss is None:
+            raise PruningError("Until() has no limit; give maps, cost or loss")
+
+    def reached(self, pruner: Pruner) -> bool:
+        """Whether the network is small enough."""
+        few = self.maps is not None and pruner.maps_left <= self.maps
+        return few or (self.cost is not None and pruner.total_cost <= self.cost)
+
+    def spent(self, loss: float) -> bool:
+        """Whether the loss budget is used up."""
+        return self.loss is not None and loss > self.loss
+
+
+def run(
+    pruner: Pruner,
+    step: Callable[[int], float],
+    until: Until,
+    *,
+    steps: int = 10,
+    maps: int = 1,
+    share: float | None = None,
+    model: nn.Module | None = None,
+    checkpoint: Path | None = None,
+    every: int = 1,
+    on_round: Callable[[Removal], None] | None = None,
+) -> History:
+    """Prune until a limit is reached; 10 steps a round and one map a round are the paper's numbers.
+
+    step        does training step k = 0, 1, 2, ... inside ``pruner.observe()`` and returns the loss; whether it
+                updates parameters is its own affair. For the same k and random state it must do the same.
+    maps        maps to remove in a round; or ``share`` of the removable ones
+    model       what the checkpoint holds; the pruned network alone unless told
+    checkpoint  file to resume from and to write after each ``every`` rounds. To resume, give a fresh network, as at
+                the start of the first run: the result is the one of a run without interruption.
+    """
+    model = pruner.graph.root if model is None else model
+    if checkpoint is not None and checkpoint.exists():
+        load_run(checkpoint, pruner, model)
+    while not until.reached(pruner):
+        first = (pruner.history.removals[-1].step or 0) if pruner.history.removals else 0
+        loss = sum(step(k) for k in range(first, first + steps)) / steps
+        if until.spent(loss):
+            break
+        removal = pruner.prune(_count(pruner, maps, until), share=share, to_cost=until.cost)
+        pruner.history.removals[-1] = removal = replace(removal, step=first + steps, loss=loss)
+        if on_round is not None:
+            on_round(removal)
+        if checkpoint is not None and len(pruner.history.removals) % every == 0:
+            save_run(checkpoint, pruner, model)
+    if checkpoint is not None:
+        save_run(checkpoint, pruner, model)
+    return pruner.history
+
+
+def _count(pruner: Pruner, maps: int, until: Until) -> int:
+    """Not more than ``until`` wants gone."""
+    return maps if until.maps is None else min(maps, pruner.maps_left - until.maps)
+
+
+def save_run(path: Path, pruner: Pruner, model: nn.Module) -> None:
+    """Weights, optimizer states, random state and history in one safetensors file, between two rounds."""
+    tensors = {f"model/{name}": value.detach().clone() for name, value in model.state_dict().items()}
+    tensors["random"] = torch.get_rng_state()
+    plain = []
+    for number, optimizer in enumerate(pruner.optimizers):
+        more, values = _split_state(optimizer, f"optimizer{number}")
+        tensors.update(more)
+        plain.append(values)
+    metadata = {"format": FORMAT, "history": json.dumps(pruner.history.to_json()), "optimizers": json.dumps(plain)}
+    content = {name: value.contiguous() for name, value in tensors.items()}
+    write_atomically(path, require("safetensors.torch", "train").save(content, metadata))
+
+
+def load_run(path: Path, pruner: Pruner, model: nn.Module) -> None:
+    """Bring a fresh network, its optimizers and ``pruner`` to where :func:`save_run` left them."""
+    with require("safetensors", "train").safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+    if metadata.get("format") != FORMAT:
+        raise PruningError(f"{path}: not a pruning checkpoint ({FORMAT}); give the file of an earlier run")
+    history = History.from_json(json.loads(metadata["history"]))
+    history.replay(pruner.graph, pruner.optimizers)
+    pruner.history = history
+    pruner.statistics.clear()
+    model.load_state_dict({name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")})
+    for number, (optimizer, plain) in enumerate(
+        zip(pruner.optimizers, json.loads(metadata["optimizers"]), strict=True)
+    ):
+        optimizer.load_state_dict(_join_state(plain, tensors, f"optimizer{number}"))
+    torch.set_rng_state(tensors["random"])
+
+
+def _split_state(optimizer: Optimizer, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by name, and everything else as plain values."""
+    tensors, state = optimizer.state_dict(), dict[str, dict[str, Any]]()
+    found = {}
+    for index, entries in tensors["state"].items():
+        state[str(index)] = {key: value for key, value in entries.items() if not isinstance(value, Tensor)}
+        for key, value in entries.items():
+            if isinstance(value, Tensor):
+                found[f"{prefix}/{index}/{key}"] = value.detach().clone()
+    return found, {"state": state, "param_groups": tensors["param_groups"]}
+
+
+def _join_state(plain: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:
+    state: dict[int, dict[str, Any]] = {int(index): dict(entries) for index, entries in plain["state"].items()}
+    for name, value in tensors.items():
+        if name.startswith(f"{prefix}/"):
+            _, index, key = name.split("/")
+            state[int(index)][key] = value
+    return {"state": state, "param_groups": plain["param_groups"]}

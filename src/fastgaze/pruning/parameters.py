@@ -1,0 +1,164 @@
+"""Fisher pruning of single parameters (equation 7 of the paper), with masks that hold through training.
+
+    delta_loss_k = theta_k^2 / (2 N) * sum over images of g_nk^2,   g_nk = dL_n / dtheta_k
+
+Gradients of single images are computed for convolutions and linear layers, where the weights of a network are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from fastgaze.errors import PruningError
+from fastgaze.pruning.graph import NORMS, evaluation_mode
+from fastgaze.pruning.probe import Reduction
+
+
+def squared_gradients(module: nn.Module, x: Tensor, grad: Tensor) -> dict[str, Tensor]:
+    """Sum over images of the squared gradient of every weight and bias, from input and output gradient of a layer."""
+    if isinstance(module, nn.Linear):
+        weight, bias = grad.square().T @ x.square(), grad.square().sum(0)  # rank one: the square of g x^T
+    else:
+        assert isinstance(module, nn.Conv2d)
+        weight, bias = _conv_squares(module, x, grad), grad.sum((2, 3)).square().sum(0)
+    return {"weight": weight.double(), "bias": bias.double()}
+
+
+def _conv_squares(module: nn.Conv2d, x: Tensor, grad: Tensor) -> Tensor:
+    """One image at a time: patches (groups, C_in / groups * K^2, positions) against gradients."""
+    squares = torch.zeros_like(module.weight, dtype=torch.float64)
+    options: dict[str, Any] = {"dilation": module.dilation, "padding": module.padding, "stride": module.stride}
+    for image, outer in zip(x, grad, strict=True):
+        patches = F.unfold(image[None], module.kernel_size, **options).view(module.groups, -1, outer[0].numel())
+        product = outer.reshape(module.groups, -1, outer[0].numel()) @ patches.transpose(1, 2)
+        squares += product.reshape(module.weight.shape).square()
+    return squares
+
+
+class _OutputProbe(torch.autograd.Function):
+    """Identity behind a layer that reports the gradient of its output."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, x: Tensor, report: Any) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.report = report
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (x,) = ctx.saved_tensors
+        wide = torch.promote_types(x.dtype, torch.float32)
+        ctx.report(x.to(wide), grads[0].to(wide))
+        return grads[0], None, None
+
+
+class ParameterPruner:
+    """Zeroes single weights of the convolutions and linear layers of ``module`` and keeps them zero.
+
+    optimizer  masked weights are zeroed again after each of its steps
+    biases     prune biases too
+    """
+
+    def __init__(self, module: nn.Module, optimizer: Optimizer | None = None, *, biases: bool = False) -> None:
+        self.module = module
+        self.layers = {
+            name: child for name, child in module.named_modules() if isinstance(child, nn.Conv2d | nn.Linear)
+        }
+        keys = ("weight", "bias") if biases else ("weight",)
+        self.parameters: dict[str, nn.Parameter] = {}
+        for name, child in self.layers.items():
+            _refuse_padding(name, child)
+            self.parameters.update({f"{name}.{k}": p for k in keys if (p := getattr(child, k)) is not None})
+        self.masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in self.parameters.items()}
+        self.squares = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in self.parameters.items()}
+        self.images = 0
+        self._hook = None if optimizer is None else optimizer.register_step_post_hook(lambda *_: self.apply())
+
+    @contextmanager
+    def observe(self, reduction: Reduction = "mean") -> Iterator[None]:
+        """Add the squared gradients of the images of one batch: one forward and one backward pass in the block."""
+        seen: list[int] = []
+        handles = [
+            child.register_forward_hook(self._forward_hook(name, reduction, seen))
+            for name, child in self.layers.items()
+        ]
+        try:
+            with evaluation_mode(self.module, NORMS):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+        if not seen:
+            raise PruningError("no backward pass reached the network inside observe(); call backward() in the block")
+        self.images += seen[0]
+
+    def _forward_hook(self, name: str, reduction: Reduction, seen: list[int]) -> Any:
+        def report(x: Tensor, grad: Tensor) -> None:
+            seen.append(len(x))
+            scale = len(x) ** 2 if reduction == "mean" else 1
+            for key, value in squared_gradients(self.layers[name], x, grad).items():
+                if f"{name}.{key}" in self.squares:
+                    self.squares[f"{name}.{key}"] += value * scale
+
+        def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+            if not (torch.is_grad_enabled() and output.requires_grad):
+                return None
+            probed: Tensor = _OutputProbe.apply(output, args[0].detach(), report)  # type: ignore[no-untyped-call]
+            return probed
+
+        return after
+
+    def delta_loss(self) -> dict[str, Tensor]:
+        """float64, in the shape of each parameter: the expected rise of the loss when it is set to zero."""
+        if self.images == 0:
+            raise PruningError("no image was observed since the last removal; run a batch inside observe() first")
+        return {
+            name: p.detach().double().square() * self.squares[name] / (2 * self.images)
+            for name, p in self.parameters.items()
+        }
+
+    def prune(self, count: int, scores: dict[str, Tensor] | None = None) -> None:
+        """Zero the ``count`` present parameters with the lowest scores (``delta_loss`` unless told); forget signals."""
+        scores = self.delta_loss() if scores is None else scores
+        names = list(self.parameters)
+        flat = torch.cat([torch.where(self.masks[n], scores[n].double(), torch.inf).flatten() for n in names])
+        present = int(torch.isfinite(flat).sum())
+        if not 0 < count <= present:
+            raise PruningError(f"cannot remove {count} parameters; {present} are present")
+        gone = torch.zeros(len(flat), dtype=torch.bool)
+        gone[torch.topk(flat, count, largest=False).indices] = True
+        for name, part in zip(names, torch.split(gone, [self.masks[n].numel() for n in names]), strict=True):
+            self.masks[name] &= ~part.view_as(self.masks[name])
+        self.apply()
+        self.images = 0
+        for square in self.squares.values():
+            square.zero_()
+
+    def apply(self) -> None:
+        """Set the masked parameters to zero."""
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.mul_(self.masks[name])
+
+    def close(self) -> None:
+        """Stop zeroing after optimizer steps."""
+        if self._hook is not None:
+            self._hook.remove()
+
+    @property
+    def left(self) -> int:
+        """Number of parameters that are not masked."""
+        return sum(int(mask.sum()) for mask in self.masks.values())
+
+
+def _refuse_padding(name: str, module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d) and (isinstance(module.padding, str) or module.padding_mode != "zeros"):
+        given = f"padding={module.padding!r}, padding_mode={module.padding_mode!r}"
+        raise PruningError(f"{name} has {given}; gradients of single images need zero padding given as numbers")
