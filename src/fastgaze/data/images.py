@@ -39,7 +39,8 @@ def image_size(path: Path) -> tuple[int, int]:
     """(height, width) of an image file as ``read_image`` gives it, from its header alone."""
     try:
         with Image.open(path) as file:
-            swapped = file.getexif().get(_ORIENTATION, 1) >= 5
+            # Pillow turns TIFF files upright by itself, and its size is the upright one.
+            swapped = file.format != "TIFF" and file.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
             return (file.width, file.height) if swapped else (file.height, file.width)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ImageError(f"cannot read image {path}: {error}; give a readable image file") from error

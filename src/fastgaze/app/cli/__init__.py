@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fastgaze import __version__
-from fastgaze.app.cli import bench, crop, demo, evaluate, export, info, predict, serve, video, zoo
+from fastgaze.app.cli import bench, crop, data, demo, evaluate, export, info, predict, serve, video, zoo
 from fastgaze.errors import FastGazeError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("info")(info.info)
 app.command("bench")(bench.bench)
 app.command("export")(export.export)
 app.command("demo")(demo.demo)
+app.add_typer(data.app, name="data")
 app.command("evaluate")(evaluate.evaluate)
 app.command("serve")(serve.serve)
 app.command("video")(video.video)

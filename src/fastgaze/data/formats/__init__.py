@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from fastgaze.data.fixations import FixationSet
+from fastgaze.data.formats.problems import Problems
 from fastgaze.errors import ArgumentError, DataError
 
 LAYOUTS = {
@@ -24,8 +25,11 @@ FORMATS = tuple(LAYOUTS)
 _MODULES = {"eyecrowd": "osie"}
 
 
-def load(format: str, path: str | Path) -> FixationSet:
-    """Read the data set at ``path``; format "auto" recognises the layout."""
+def load(format: str, path: str | Path, problems: Problems | None = None) -> FixationSet:
+    """Read the data set at ``path``; format "auto" recognises the layout.
+
+    problems: collects files that cannot be read; without it the first one is an error.
+    """
     path = Path(path)
     if not path.exists():
         raise DataError(f"no data at {path}; give the folder of a data set")
@@ -33,7 +37,7 @@ def load(format: str, path: str | Path) -> FixationSet:
     if name not in LAYOUTS:
         raise ArgumentError(f"no data format {format!r}; there are auto, {', '.join(FORMATS)}")
     reader = import_module(f"fastgaze.data.formats.{_MODULES.get(name, name)}")
-    data: FixationSet = reader.read(path)
+    data: FixationSet = reader.read(path, problems)
     return data
 
 

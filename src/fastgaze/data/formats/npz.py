@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fastgaze.data.fixations import FixationSet
+from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import SUFFIXES
 from fastgaze.errors import DataError
 
@@ -17,8 +18,9 @@ FILE = "fixations.npz"
 _ARRAYS = ("name", "width", "height", "start", "x", "y", "observer")
 
 
-def read(folder: Path) -> FixationSet:
+def read(folder: Path, problems: Problems | None = None) -> FixationSet:
     """The set in ``folder``; an image that is missing keeps the path at which it was looked for."""
+    del problems  # one file: it can be read or not
     file = folder / FILE
     if not file.is_file():
         raise DataError(f"no {FILE} in {folder}; the npz form is a folder with {FILE} and images/")

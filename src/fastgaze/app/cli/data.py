@@ -1,0 +1,98 @@
+"""``fastgaze data``: check, convert and list the forms of data sets."""
+
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fastgaze.app.cli.common import err, out, print_json, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastgaze.data.check import Report
+
+app = typer.Typer(help="Data sets of images and fixations.", no_args_is_help=True)
+_SHADES = " .:-=+*#%@"
+_SHOWN = 20
+
+
+@contextmanager
+def _tracker(description: str) -> "Iterator[Callable[[Iterable[int]], Iterable[int]]]":
+    with progress() as bar:
+        yield lambda items: bar.track(list(items), description=description)
+
+
+@app.command("check")
+def check(
+    format: Annotated[str, typer.Argument(help="Layout of the data, or auto; `fastgaze data formats` lists them.")],
+    path: Annotated[Path, typer.Argument(help="Folder of the data set.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Read only the headers of the images.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Counts, sizes, fixations per image, centre bias and every defect; exit code 1 if there is one."""
+    from fastgaze.data.check import check as run
+
+    with _tracker("check") as track:
+        report = run(format, path, pixels=not quick, track=track)
+    if json:
+        print_json(report.to_json())
+    else:
+        _print_report(report)
+    if report.defects:
+        raise typer.Exit(1)
+
+
+@app.command("convert")
+def convert(
+    format: Annotated[str, typer.Argument(help="Layout of the data, or auto.")],
+    path: Annotated[Path, typer.Argument(help="Folder of the data set.")],
+    out_path: Annotated[Path, typer.Option("--out", help="New folder.")],
+    to: Annotated[str, typer.Option(help="npz, folder or hdf5.")] = "npz",
+    longest: Annotated[int | None, typer.Option(min=16, help="Scale images down to this longer side.")] = None,
+) -> None:
+    """Write a data set in another form; images are copied (npz, folder) or referred to (hdf5)."""
+    from fastgaze.data.convert import convert as run
+    from fastgaze.data.formats import load
+
+    data = load(format, path)
+    with _tracker("convert") as track:
+        run(data, to, out_path, longest=longest, track=track)
+    _say(f"{len(data)} images, {len(data.x)} points -> {out_path} ({to})")
+
+
+@app.command("formats")
+def formats(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """The layouts that can be read."""
+    from fastgaze.data.formats import LAYOUTS
+
+    if json:
+        print_json(LAYOUTS)
+        return
+    for name, layout in LAYOUTS.items():
+        _say(f"{name:9} {layout}")
+
+
+def _say(text: str) -> None:
+    out.print(text, soft_wrap=True, markup=False)
+
+
+def _print_report(report: "Report") -> None:
+    per_image = report.fixations_per_image
+    _say(f"{report.path} ({report.format}): {report.images} images, {report.fixations} fixations inside")
+    _say(f"per image: least {per_image['least']:g}, mean {per_image['mean']:.1f}, most {per_image['most']:g}")
+    _say(f"observers: {report.observers or 'pooled'}; images without fixations: {report.images_without_fixations}")
+    shown = [f"{size} ({number})" for size, number in list(report.sizes.items())[:8]]
+    _say(f"sizes, height x width: {', '.join(shown)}{', ...' if len(report.sizes) > 8 else ''}")
+    if report.center_bias:
+        _say("centre bias:")
+        top = max(map(max, report.center_bias))
+        for row in report.center_bias:
+            _say("  " + "".join(2 * _SHADES[min(9, int(10 * share / top))] for share in row))
+    _say(f"defects: {len(report.defects) or 'none'}")
+    for defect in report.defects[:_SHOWN]:
+        _say(f"  {defect['kind']}: {defect['where']}: {defect['what']}")
+    if len(report.defects) > _SHOWN:
+        err.print(f"  and {len(report.defects) - _SHOWN} more; --json lists all")

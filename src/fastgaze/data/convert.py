@@ -1,0 +1,70 @@
+"""Write a data set in another form: ``fastgaze data convert``."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from PIL import Image
+
+from fastgaze.data.fixations import FixationSet
+from fastgaze.data.formats import folder, hdf5, npz
+from fastgaze.data.images import image_size, read_image
+from fastgaze.errors import ArgumentError, DataError
+
+TARGETS = ("npz", "folder", "hdf5")
+_QUALITY = 90  # of re-encoded WebP
+
+
+def convert(
+    data: FixationSet,
+    target: str,
+    path: Path,
+    longest: int | None = None,
+    track: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> None:
+    """Write ``data`` to the new folder ``path`` as npz, folder or hdf5.
+
+    npz and folder get copies of the images; with ``longest`` those with a longer side are scaled down to it and
+    stored as WebP. hdf5 points at the images where they are.
+    """
+    if target not in TARGETS:
+        raise ArgumentError(f"cannot write {target!r}; choose from {', '.join(TARGETS)}")
+    if path.exists() and any(path.iterdir()):
+        raise DataError(f"{path} is not empty; give a new folder, nothing is overwritten")
+    if target == "hdf5":
+        hdf5.write(path, data)
+        return
+    names = file_names(data)
+    (path / "images").mkdir(parents=True, exist_ok=True)
+    files = [_store(data.paths[i], path / "images" / names[i], longest) for i in track(range(len(data)))]
+    if target == "npz":
+        npz.write_arrays(path / npz.FILE, data, names)
+    else:
+        folder.write(path / folder.FILE, data, [file.name for file in files])
+
+
+def file_names(data: FixationSet) -> list[str]:
+    """Names that can be files of one folder: slashes become dashes, and a name that occurs again gets a number."""
+    taken: set[str] = set()
+    names = []
+    for name in data.names:
+        plain = candidate = name.replace("/", "-").replace("\\", "-")
+        number = 2
+        while candidate in taken:
+            candidate, number = f"{plain}-{number}", number + 1
+        taken.add(candidate)
+        names.append(candidate)
+    return names
+
+
+def _store(source: Path, stem: Path, longest: int | None) -> Path:
+    height, width = image_size(source)
+    if longest is None or max(height, width) <= longest:
+        target = stem.with_name(stem.name + source.suffix.lower())
+        shutil.copyfile(source, target)
+        return target
+    scale = longest / max(height, width)
+    pixels = read_image(source, (max(1, round(height * scale)), max(1, round(width * scale))))
+    target = stem.with_name(f"{stem.name}.webp")
+    Image.fromarray(pixels).save(target, quality=_QUALITY, method=4)
+    return target

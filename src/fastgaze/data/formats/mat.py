@@ -1,0 +1,85 @@
+"""MATLAB files of both kinds, v5 (scipy) and v7.3 (HDF5, h5py), as plain Python values.
+
+A struct is a dict, a struct array or a cell array a list, text a str, numbers an array without axes of length 1.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastgaze.errors import DataError, require
+
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+def read_mat(path: Path) -> dict[str, Any]:
+    """The variables of a .mat file by name."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(520)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    # MATLAB writes 512 bytes of text before the HDF5 data.
+    reader = _read_hdf5 if _HDF5_SIGNATURE in (head[:8], head[512:520]) else _read_v5
+    try:
+        return reader(path)
+    except (OSError, ValueError, TypeError, KeyError, NotImplementedError, EOFError, RuntimeError, IndexError) as error:
+        raise DataError(f"{path} is not a readable .mat file ({type(error).__name__}: {error})") from error
+
+
+def as_list(value: Any) -> list[Any]:
+    """A struct or cell array of one element, which MATLAB files do not tell from the element, as a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+def _read_v5(path: Path) -> dict[str, Any]:
+    loadmat = require("scipy.io", "data").loadmat
+    try:
+        content = loadmat(path, squeeze_me=True)
+    except Exception as error:  # scipy raises many kinds, zlib.error and MatReadError among them
+        raise ValueError(error) from error
+    return {name: _plain(value) for name, value in content.items() if not name.startswith("__")}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.void):
+        return {name: _plain(value[name]) for name in value.dtype.names or ()}
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return [_plain(item) for item in value.ravel()] if value.ndim else _plain(value[()])
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return [_plain(item) for item in value.ravel()] if value.ndim else _plain(value[()])
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.ndim == 0:
+        return str(value)
+    return str(value) if isinstance(value, np.str_) else value
+
+
+def _read_hdf5(path: Path) -> dict[str, Any]:
+    h5py = require("h5py", "data")
+    with h5py.File(path, "r") as file:
+        return {name: _hdf5_value(file, item) for name, item in file.items() if not name.startswith("#")}
+
+
+def _hdf5_value(file: Any, item: Any) -> Any:
+    if hasattr(item, "items"):  # a struct, or a struct array: its fields then hold references
+        fields = dict(item.items())
+        if fields and all(_holds_references(field) and "MATLAB_class" not in field.attrs for field in fields.values()):
+            columns = {name: [_hdf5_value(file, file[r]) for r in field[()].ravel()] for name, field in fields.items()}
+            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return {name: _hdf5_value(file, field) for name, field in fields.items()}
+    if item.attrs.get("MATLAB_empty", 0):
+        return "" if _kind(item) == "char" else np.empty(0)
+    if _holds_references(item):
+        return [_hdf5_value(file, file[reference]) for reference in item[()].T.ravel()]
+    if _kind(item) == "char":
+        return "".join(chr(code) for code in item[()].T.ravel())
+    return np.squeeze(item[()].T)
+
+
+def _holds_references(item: Any) -> bool:
+    return not hasattr(item, "items") and item.dtype.kind == "O"
+
+
+def _kind(item: Any) -> str:
+    value = item.attrs.get("MATLAB_class", b"")
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,26 @@
+"""MIT300, and any folder of images without fixations: a test set to submit predictions for."""
+
+from pathlib import Path
+
+from fastgaze.data.fixations import FixationSet, from_lists
+from fastgaze.data.formats.problems import Problems
+from fastgaze.data.images import image_files, image_size
+from fastgaze.errors import DataError, ImageError
+
+_FOLDERS = ("BenchmarkIMAGES", "images", "ALLSTIMULI", ".")
+
+
+def read(path: Path, problems: Problems | None = None) -> FixationSet:
+    """The images of the folder, or of BenchmarkIMAGES/ in it, each without fixations."""
+    problems = problems or Problems()
+    files = next((found for f in _FOLDERS if (path / f).is_dir() and (found := image_files(path / f))), [])
+    if not files:
+        raise DataError(f"no images in {path}; MIT300 is a folder of .jpg files, or BenchmarkIMAGES/ with them")
+    paths, sizes = [], []
+    for file in files:
+        try:
+            sizes.append(image_size(file))
+            paths.append(file)
+        except ImageError as error:
+            problems.add(str(error))
+    return from_lists([file.stem for file in paths], paths, sizes, [[] for _ in paths])
