@@ -23,7 +23,7 @@ class Source:
     """What a network learns from: inputs of one size and, for each, a density on the loss grid.
 
     inputs: uint8 images (n, H, W, 3), or float16 features of a frozen trunk (n, maps, h, w).
-    targets: (n, grid height, grid width), each at least 0 with sum 1.
+    targets: (n, grid height, grid width), each at least 0; ``scale`` times them sum to 1.
     center_bias: float32 log density on any grid, (h, w) for all or (n, h, w), one for each.
     weight: share of a batch that comes from this source.
     """
@@ -33,6 +33,7 @@ class Source:
     targets: NDArray[np.floating]
     center_bias: NDArray[np.float32]
     weight: float = 1.0
+    scale: float = 1.0
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -153,7 +154,7 @@ def _permutation(seed: int, group: int, source: int, epoch: int, n: int) -> NDAr
 def _item(
     source: Source, index: int, flip: bool
 ) -> tuple[NDArray[np.generic], NDArray[np.float32], NDArray[np.float32]]:
-    inputs, target = source.inputs[index], np.asarray(source.targets[index], np.float32)
+    inputs, target = source.inputs[index], source.targets[index].astype(np.float32) * np.float32(source.scale)
     bias = source.center_bias if source.center_bias.ndim == 2 else source.center_bias[index]
     return (inputs[:, ::-1], target[:, ::-1], bias[:, ::-1]) if flip else (inputs, target, bias)
 

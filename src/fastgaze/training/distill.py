@@ -1,0 +1,71 @@
+"""Students: 0.9 cross-entropy with the teacher's maps, 0.1 with the fixations of the eye-tracking sets.
+
+The large set brings many images, so that the trunk can be trained too. Its own fixations may be mixed into the
+teacher's maps: they know what the teacher missed, the teacher knows what 60 viewers left to chance.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fastgaze.models.checkpoint import save_checkpoint
+from fastgaze.models.factory import create_model
+from fastgaze.models.gaze import GazeModel
+from fastgaze.models.weights import load_backbone
+from fastgaze.training.fit import Fit, FitResult, FitSettings, Report
+from fastgaze.training.stream import Source, fixation_source
+from fastgaze.training.workshop import Workshop, mixed_targets, weighted
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What a student learns from.
+
+    eye_tracking: share of eye-tracking images, the paper's 0.1.
+    teacher: in the large set, share of the teacher's map in the target; the rest are its own fixations.
+    """
+
+    eye_tracking: float = 0.1
+    teacher: float = 0.5
+
+
+def distillation_sources(workshop: Workshop, maps: NDArray[np.float16], mixture: Mixture) -> list[Source]:
+    """The large set with teacher targets and the eye-tracking sets with their fixations, weighted."""
+    large = workshop.large
+    targets = mixed_targets(large, maps, mixture.teacher)
+    cells = large.grid[0] * large.grid[1]
+    taught = Source(large.name, large.images, targets, large.center_bias, 1 - mixture.eye_tracking, scale=1 / cells)
+    return [taught, *weighted([fixation_source(data) for data in workshop.small], mixture.eye_tracking)]
+
+
+def new_student(workshop: Workshop, architecture: str, backbone: str | Path) -> tuple[GazeModel, dict[str, Any]]:
+    """An unpruned student on a pretrained trunk, and the record of where its weights came from."""
+    torch.manual_seed(0)
+    model = create_model(architecture)
+    assert isinstance(model, GazeModel)
+    record = load_backbone(model.trunk, backbone, workshop.sample())
+    model.tail.center_bias.copy_(torch.from_numpy(workshop.large.center_bias))
+    return model, record
+
+
+def fit_student(
+    model: GazeModel,
+    workshop: Workshop,
+    sources: list[Source],
+    settings: FitSettings,
+    folder: Path,
+    record: dict[str, Any],
+    report: Report | None = None,
+) -> FitResult:
+    """Train a student in place; ``folder/best.safetensors`` always holds the best checkpoint so far."""
+
+    def save_best(_: nn.Module, facts: dict[str, Any]) -> None:
+        save_checkpoint(model, folder / "best.safetensors", record | {"fit": facts})
+
+    fit = Fit(model, sources, workshop.validation_source(), settings, folder, save_best)
+    return fit.run(report)

@@ -1,0 +1,126 @@
+"""Fisher pruning while training: signals for some steps, maps away, snapshots on the way down.
+
+One run gives many points of the front: whenever the cost falls below the next mark, the network as it is then is
+kept, to be fine-tuned by itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from fastgaze.errors import ArgumentError
+from fastgaze.models.checkpoint import save_checkpoint
+from fastgaze.models.gaze import GazeModel
+from fastgaze.pruning import (
+    Beta,
+    BetaStar,
+    ChannelGraph,
+    Cost,
+    Fisher,
+    Flops,
+    NoCost,
+    Objective,
+    Pruner,
+    Removal,
+    Until,
+)
+from fastgaze.pruning import run as run_pruning
+from fastgaze.training.fit import FitSettings, device, make_optimizer, per_image_loss, train_mode
+from fastgaze.training.prepare import channels_last
+from fastgaze.training.stream import Source, Stream
+
+REFERENCE = (480, 640)  # (height, width) for which costs are counted, as the paper reports them
+
+
+@dataclass(frozen=True)
+class PruneSettings:
+    """The paper removes 1 map every 10 steps of 8 images with SGD 0.0025, momentum 0.9.
+
+    share: of the removable maps to remove a round instead of ``maps``; 0 for none.
+    objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per GFLOP at 640x480), or ``none``.
+    frozen_cost: costs of the unpruned network throughout, as Molchanov et al.
+    marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
+    """
+
+    marks: tuple[float, ...]
+    steps: int = 10
+    maps: int = 1
+    share: float = 0.0
+    objective: Literal["beta*", "beta", "none"] = "beta*"
+    beta: float = 0.0
+    frozen_cost: bool = False
+    optimizer: Literal["adam", "sgd"] = "sgd"
+    learning_rate: float = 0.0025
+    batch: int = 8
+    seed: int = 0
+
+    def make_objective(self) -> Objective:
+        """The ranking that the settings ask for."""
+        made: dict[str, Objective] = {"beta*": BetaStar(), "beta": Beta(self.beta), "none": NoCost()}
+        if self.objective not in made:
+            raise ArgumentError(f"objective {self.objective!r} is none of {', '.join(made)}")
+        return made[self.objective]
+
+
+def prune_while_training(
+    model: GazeModel,
+    sources: Sequence[Source],
+    settings: PruneSettings,
+    folder: Path,
+    record: dict[str, Any],
+    cost: Cost | None = None,
+    report: Callable[[Removal], None] | None = None,
+) -> list[Path]:
+    """Prune ``model`` in place down to the lowest mark; returns the snapshots, largest first.
+
+    Killed at any point and started again with the same fresh model, the run goes on after its last round.
+    cost: what removing a map saves, and the unit of marks; unless told, FLOPs at 640x480, and marks are GFLOP.
+    """
+    channels_last(model.to(device()))
+    optimizer = make_optimizer(model, FitSettings(optimizer=settings.optimizer, learning_rate=settings.learning_rate))
+    pruner = Pruner(
+        ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96, device=device())),
+        signal=Fisher(),
+        cost=cost or Flops(REFERENCE, update=not settings.frozen_cost),
+        objective=settings.make_objective(),
+        optimizer=optimizer,
+    )
+    stream = Stream(sources, settings.batch, settings.seed, flips=True)
+
+    def step(k: int) -> float:
+        train_mode(model)
+        optimizer.zero_grad(set_to_none=True)
+        with pruner.observe():
+            loss = per_image_loss(model, stream.batch(k)).mean()
+            loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return float(loss.detach())
+
+    def after_round(removal: Removal) -> None:
+        for path, mark in zip(paths, marks, strict=True):
+            if removal.cost <= mark * unit and not path.exists():
+                facts = {"mark": mark, "cost": removal.cost / unit, "step": removal.step, "settings": asdict(settings)}
+                save_checkpoint(model, path, record | {"prune": facts})
+        if report:
+            report(removal)
+
+    unit = 1e9 if cost is None else 1.0
+    marks = sorted(settings.marks, reverse=True)
+    paths = [folder / f"{mark:g}.safetensors" for mark in marks]
+    history = run_pruning(
+        pruner,
+        step,
+        Until(cost=marks[-1] * unit),
+        steps=settings.steps,
+        maps=settings.maps,
+        share=settings.share or None,
+        model=model,
+        checkpoint=folder / "state.safetensors",
+        every=5,
+        on_round=after_round,
+    )
+    history.save(folder / "history.json")
+    return paths

@@ -1,0 +1,121 @@
+"""The data in the roles of the paper: pre-training, validation, eye tracking; and where runs keep their files."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastgaze.data import formats
+from fastgaze.data.fixations import FixationSet, held_out
+from fastgaze.models.gaze import GazeModel
+from fastgaze.training.features import Features, extract_features, open_features
+from fastgaze.training.prepare import PreparedSet, normalise, prepare
+from fastgaze.training.stream import Source, fixation_source
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Data sets and the folder of caches and runs.
+
+    data: folder that holds the sets below, each read in ``format``.
+    pretraining: the large set (SALICON) that students are distilled on.
+    validation: images to stop and choose on, the first ``validation_images`` of them.
+    eye_tracking: the small sets; a tenth of each, by a hash of the name, is kept out of everything.
+    size: (height, width) that all images are scaled to.
+    limit: at most so many pre-training images, 0 for all.
+    """
+
+    data: Path
+    runs: Path
+    pretraining: str = "salicon/train"
+    validation: str = "salicon/val"
+    eye_tracking: tuple[str, ...] = ("osie", "eyecrowd")
+    format: str = "auto"
+    size: tuple[int, int] = (240, 320)
+    limit: int = 0
+    validation_images: int = 200
+
+    @property
+    def cache(self) -> Path:
+        """Decoded images, features and teacher maps."""
+        return self.runs / "cache"
+
+    def load(self, name: str) -> FixationSet:
+        """A set as it is on disk."""
+        data = formats.load(self.format, self.data / name)
+        return data.subset(np.arange(min(self.limit or len(data), len(data)))) if name == self.pretraining else data
+
+    def prepared(self, name: str) -> PreparedSet:
+        """A set at the working size."""
+        suffix = f"-{self.limit}" if self.limit and name == self.pretraining else ""
+        return prepare(self.load(name), name + suffix, self.size, self.cache)
+
+    @cached_property
+    def large(self) -> PreparedSet:
+        """The pre-training set."""
+        return self.prepared(self.pretraining)
+
+    @cached_property
+    def small(self) -> list[PreparedSet]:
+        """The eye-tracking sets without the images that are kept out."""
+        sets = [self.prepared(name) for name in self.eye_tracking]
+        return [data.subset(np.flatnonzero(~held_out(data.names))) for data in sets]
+
+    def validation_source(self, features: bool = False, model: GazeModel | None = None) -> Source:
+        """The first images of the validation set."""
+        data = self.prepared(self.validation)
+        chosen = np.arange(min(self.validation_images or len(data), len(data)))
+        stored = self.features(model, self.validation)[chosen] if features and model is not None else None
+        return fixation_source(data.subset(chosen), features=stored)
+
+    def sample(self, count: int = 8) -> torch.Tensor:
+        """A few normalised images (count, 3, H, W), to rescale borrowed layers on."""
+        return normalise(self.large.images[:count])
+
+    def features_file(self, name: str) -> Path:
+        """Where the trunk features of a set are kept."""
+        suffix = f"-{self.limit}" if self.limit and name == self.pretraining else ""
+        return self.cache / f"vgg19-{name.replace('/', '-')}{suffix}.npy"
+
+    def features(self, model: GazeModel | None, name: str) -> Features:
+        """Stored trunk features of a whole set, computed now as far as they are missing."""
+        if model is not None:
+            for _ in self.extract(model, name):
+                pass
+        return open_features(self.features_file(name))
+
+    def extract(self, model: GazeModel, name: str) -> Iterator[int]:
+        """Compute missing features; yields the number of finished images."""
+        return extract_features(model, self.prepared(name), self.features_file(name))
+
+    def small_features(self, model: GazeModel) -> list[tuple[PreparedSet, Features]]:
+        """Each eye-tracking set with its features, without the images that are kept out."""
+        pairs = []
+        for name, data in zip(self.eye_tracking, self.small, strict=True):
+            keep = np.flatnonzero(~held_out(self.load(name).names))
+            pairs.append((data, self.features(model, name)[keep]))
+        return pairs
+
+
+Progress = Callable[[str, int, int], None]  # what, done, total
+
+
+def weighted(sources: Sequence[Source], weight: float) -> list[Source]:
+    """Sources that together have ``weight``, each in proportion to its images."""
+    total = sum(len(source) for source in sources)
+    return [replace(source, weight=weight * len(source) / total) for source in sources]
+
+
+def mixed_targets(data: PreparedSet, maps: NDArray[np.float16], teacher_share: float) -> NDArray[np.float16]:
+    """``teacher_share`` of the teacher's density, the rest the image's own fixations: float16 (n, h, w), mean 1."""
+    cells = data.grid[0] * data.grid[1]
+    totals = np.maximum(data.counts.sum(axis=(1, 2), keepdims=True), 1)
+    targets = np.empty(maps.shape, np.float16)
+    for i in range(len(maps)):
+        own = data.counts[i] / totals[i]
+        targets[i] = teacher_share * maps[i].astype(np.float32) + (1 - teacher_share) * own * cells
+    return targets
