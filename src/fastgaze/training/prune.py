@@ -43,9 +43,11 @@ class PruneSettings:
     objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per GFLOP at 640x480), or ``none``.
     frozen_cost: costs of the unpruned network throughout, as Molchanov et al.
     marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
+    remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
     """
 
-    marks: tuple[float, ...]
+    marks: tuple[float, ...] = ()
+    remove: int = 0
     steps: int = 10
     maps: int = 1
     share: float = 0.0
@@ -76,7 +78,7 @@ def prune_while_training(
 ) -> list[Path]:
     """Prune ``model`` in place down to the lowest mark; returns the snapshots, largest first.
 
-    Killed at any point and started again with the same fresh model, the run goes on after its last round.
+    ``folder/last.safetensors`` is the network at the end. Killed at any point and started again with the same fresh model, the run goes on after its last round.
     cost: what removing a map saves, and the unit of marks; unless told, FLOPs at 640x480, and marks are GFLOP.
     """
     channels_last(model.to(device()))
@@ -113,7 +115,10 @@ def prune_while_training(
     history = run_pruning(
         pruner,
         step,
-        Until(cost=marks[-1] * unit),
+        Until(
+            cost=marks[-1] * unit if marks else None,
+            maps=pruner.maps_left - settings.remove if settings.remove else None,
+        ),
         steps=settings.steps,
         maps=settings.maps,
         share=settings.share or None,
@@ -123,4 +128,5 @@ def prune_while_training(
         on_round=after_round,
     )
     history.save(folder / "history.json")
-    return paths
+    save_checkpoint(model, folder / "last.safetensors", record | {"prune": {"settings": asdict(settings)}})
+    return [path for path in paths if path.exists()]

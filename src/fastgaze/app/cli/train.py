@@ -1,0 +1,97 @@
+"""``fastgaze teacher``, ``distill``, ``prune``: the workshop. Every verb goes on where it was."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fastgaze.app.cli.common import err, out, print_json, progress
+from fastgaze.errors import require
+
+if TYPE_CHECKING:
+    from fastgaze.training.config import Config
+
+ConfigFile = Annotated[Path, typer.Option("--config", help="Settings of the run, a TOML file.")]
+Start = Annotated[Path, typer.Option("--start", help="Checkpoint to start from.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the run; one that exists is gone on with.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def teacher(config: ConfigFile, json: Json = False) -> None:
+    """Train the DeepGaze II ensemble and write its maps of the large set."""
+    settings = _read(config)
+    from fastgaze.training.stages import teacher_file, train_teacher
+
+    with _processes(), _bar("teacher") as report:
+        train_teacher(settings, err.print, report)
+    _result({"teacher": str(teacher_file(settings.workshop))}, json)
+
+
+def distill(
+    config: ConfigFile,
+    out_folder: Out,
+    start: Annotated[Path | None, typer.Option("--start", help="Fine-tune this checkpoint.")] = None,
+    json: Json = False,
+) -> None:
+    """Train a student on the teacher's maps: a new one, or fine-tune a checkpoint."""
+    settings = _read(config)
+    from fastgaze.training.stages import distill_student, tune_student
+
+    with _processes(), _bar(out_folder.name) as report:
+        if start is None:
+            result = distill_student(settings, out_folder, err.print, report)
+        else:
+            result = tune_student(settings, start, out_folder, err.print, report)
+    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
+    _result(facts, json)
+
+
+def prune(config: ConfigFile, start: Start, out_folder: Out, json: Json = False) -> None:
+    """Fisher pruning of a student while it trains; keeps a snapshot at every mark of cost."""
+    settings = _read(config)
+    from fastgaze.pruning import Removal
+    from fastgaze.training.stages import prune_student
+
+    def report(removal: Removal) -> None:
+        err.print(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
+
+    snapshots = prune_student(settings, start, out_folder, report=report)
+    _result({"snapshots": [str(path) for path in snapshots]}, json)
+
+
+def _read(path: Path) -> "Config":
+    require("torch", "train")
+    from fastgaze.training.config import read_config
+
+    return read_config(path)
+
+
+@contextmanager
+def _processes() -> Iterator[None]:
+    """Join the other processes of ``torchrun``, if there are any."""
+    from fastgaze.training import distributed
+
+    distributed.start()
+    try:
+        yield
+    finally:
+        distributed.stop()
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
+    with progress() as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda step, steps, loss: bar.update(
+            task, completed=step, total=steps, description=f"{what}  loss {loss:.3f}"
+        )
+
+
+def _result(facts: dict[str, object], json: bool) -> None:
+    if json:
+        print_json(facts)
+    else:
+        for key, value in facts.items():
+            out.print(f"{key}: {value}")

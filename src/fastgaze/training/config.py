@@ -1,0 +1,107 @@
+"""A run's settings in one TOML file, one section a stage; what a section leaves out keeps its default.
+
+[workshop]            # data sets and folders
+[teacher]             # DeepGaze II: [teacher.fit] on the large set, [teacher.folds] on the eye-tracking sets
+[student]             # distillation: [student.mixture], [student.fit]
+[prune]               # pruning while training
+[tune]                # fine-tuning of what pruning left
+"""
+
+import tomllib
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from fastgaze.errors import ArgumentError
+from fastgaze.training.distill import Mixture
+from fastgaze.training.fit import FitSettings
+from fastgaze.training.prune import PruneSettings
+from fastgaze.training.workshop import Workshop
+
+
+@dataclass(frozen=True)
+class TeacherSettings:
+    """DeepGaze II in two stages.
+
+    large_share: weight of the large set beside the eye-tracking sets in the second stage, so that it is not forgotten.
+    """
+
+    backbone: str = "vgg19"
+    members: int = 10
+    large_share: float = 0.0
+    fit: FitSettings = field(default_factory=FitSettings)
+    folds: FitSettings = field(default_factory=FitSettings)
+
+
+@dataclass(frozen=True)
+class StudentSettings:
+    """Distillation of an unpruned student."""
+
+    architecture: str = "fastgaze"
+    backbone: str = "vgg16"
+    mixture: Mixture = field(default_factory=Mixture)
+    fit: FitSettings = field(default_factory=FitSettings)
+
+
+@dataclass(frozen=True)
+class TuneSettings:
+    """Fine-tuning of a pruned student."""
+
+    mixture: Mixture = field(default_factory=Mixture)
+    fit: FitSettings = field(default_factory=FitSettings)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything from data to the last fine-tuning."""
+
+    workshop: Workshop
+    teacher: TeacherSettings = field(default_factory=TeacherSettings)
+    student: StudentSettings = field(default_factory=StudentSettings)
+    prune: PruneSettings = field(default_factory=lambda: PruneSettings(marks=(10.7, 3.0, 1.3, 0.9)))
+    tune: TuneSettings = field(default_factory=TuneSettings)
+
+
+def read_config(path: Path) -> Config:
+    """Read and check a TOML file; relative folders in it are relative to the file."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ArgumentError(f"{path}: not a readable TOML file ({error})") from error
+    config = _build(Config, values, str(path))
+    workshop = _build(Workshop, values["workshop"] | _absolute(values["workshop"], path.parent), f"{path}: workshop")
+    return Config(workshop, config.teacher, config.student, config.prune, config.tune)
+
+
+def _absolute(section: dict[str, Any], folder: Path) -> dict[str, Any]:
+    return {key: folder / section[key] for key in ("data", "runs") if key in section}
+
+
+Settings = TypeVar("Settings")
+
+
+def _build(kind: type[Settings], values: dict[str, Any], where: str) -> Settings:
+    """A settings object from a table; unknown keys and wrong types are refused by name."""
+    hints = get_type_hints(kind)
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    if unknown := sorted(set(values) - set(known)):
+        raise ArgumentError(f"{where}: no setting {unknown[0]!r}; there are {', '.join(known)}")
+    made = {}
+    for key, value in values.items():
+        hint = hints[key]
+        if is_dataclass(hint) and isinstance(hint, type):
+            made[key] = _build(hint, value, f"{where}: {key}")
+        else:
+            made[key] = _convert(value, hint)
+    try:
+        return kind(**made)
+    except TypeError as error:
+        raise ArgumentError(f"{where}: {error}") from error
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if hint is float and isinstance(value, int):
+        return float(value)
+    return Path(value) if hint is Path else value
