@@ -1,8 +1,12 @@
 """Fixtures that several test folders use."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from fastgaze.runtime.predictor import Predictor
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -22,3 +26,22 @@ def peer() -> Path:
     if not path.is_file():
         pytest.skip(f"no peer model at {path}")
     return path
+
+
+@pytest.fixture(scope="session")
+def bright_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported network that looks at bright things: small, exact, and no training needed."""
+    from fastgaze.export import Facts, export_onnx
+    from tests.small_models import bright_model
+
+    path = tmp_path_factory.mktemp("models") / "bright.onnx"
+    export_onnx(bright_model(), path, Facts("bright"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def bright(bright_file: Path) -> "Predictor":
+    """``bright_file``, loaded."""
+    from fastgaze.runtime.predictor import load
+
+    return load(bright_file, threads=1)

@@ -33,8 +33,12 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "video":
+        return import_module("fastgaze.video")
     if name not in _HOME:
         raise AttributeError(f"module 'fastgaze' has no attribute {name!r}")
+    if name == "models":  # also a package, which replaces this name once it is imported; it can be called the same way
+        return import_module("fastgaze.models")
     return getattr(import_module(_HOME[name]), name)
 
 

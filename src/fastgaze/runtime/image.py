@@ -99,7 +99,7 @@ def _read(path: Path) -> bytes:
     try:
         # A pipe or a device could block for ever or never end.
         if not stat.S_ISREG(path.stat().st_mode):
-            kind = "a folder" if path.is_dir() else "no regular file"
+            kind = "a folder without pictures" if path.is_dir() else "no regular file"
             raise ImageError(f"{path} is {kind}; give an image file")
         return path.read_bytes()
     except (OSError, ValueError) as error:

@@ -94,7 +94,9 @@ def _expand(argument: str) -> Iterator[tuple[str, Path]]:
     if argument == STDIN:
         yield STDIN, Path()
     elif os.path.isdir(argument):
-        yield from ((str(path), Path(argument)) for path in _inside(argument))
+        found = [(str(path), Path(argument)) for path in _inside(argument)]
+        # An empty folder is reported like a bad picture, so that nothing asked for goes unanswered.
+        yield from found or [(argument, Path(argument).parent)]
     elif not os.path.lexists(argument) and (matches := sorted(glob.glob(argument, recursive=True))):
         yield from (place for match in matches for place in _expand(match))
     else:

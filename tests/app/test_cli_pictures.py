@@ -1,0 +1,224 @@
+"""``fastgaze predict``, ``crop``, ``models``, ``demo``: what a user types and what comes back."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastgaze.app.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(*arguments: object) -> int:
+    """Exit code of the command line in this process."""
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return int(caught.value.code or 0)
+
+
+def fresh(*arguments: object, stdin: bytes = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "fastgaze", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, cwd=cwd)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Two good pictures, one in a folder below, a text file and a damaged picture."""
+    folder = tmp_path / "photos"
+    (folder / "below").mkdir(parents=True)
+    array = np.zeros((60, 80, 3), np.uint8)
+    array[20:30, 50:60] = 255
+    Image.fromarray(array).save(folder / "a.jpg")
+    Image.fromarray(array).save(folder / "below" / "b.png")
+    (folder / "notes.txt").write_text("no picture")
+    (folder / "broken.jpg").write_bytes((folder / "a.jpg").read_bytes()[:200])
+    return folder
+
+
+def test_a_folder_run_finishes_the_good_ones_and_exits_1_with_a_summary(
+    photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("predict", photos, "--out", out, "--model", bright_file, "--format", "png,npy,json") == 1
+    files = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
+    assert files == ["a.gaze.png", "a.json", "a.npy", "below/b.gaze.png", "below/b.json", "below/b.npy"]
+    log_density = np.load(out / "a.npy", allow_pickle=False)
+    assert log_density.shape == (60, 80)
+    assert np.exp(log_density).sum() == pytest.approx(1, abs=1e-5)
+    peak = json.loads((out / "a.json").read_text())["peaks"][0]
+    assert (peak["x"], peak["y"]) == pytest.approx((55, 25), abs=6)
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[-1] == "fastgaze: 1 of 3 pictures failed, 2 done"
+    assert "broken.jpg" in errors[-2]
+
+
+def test_results_lie_beside_the_picture_and_are_not_taken_for_pictures(photos: Path, bright_file: Path) -> None:
+    (photos / "broken.jpg").unlink()
+    for _ in range(2):
+        assert run("predict", photos, "--model", bright_file) == 0
+    assert sorted(path.name for path in photos.rglob("*.gaze.png")) == ["a.gaze.png", "b.gaze.png"]
+
+
+def test_pictures_of_one_name_keep_their_own_results(photos: Path, bright_file: Path) -> None:
+    (photos / "broken.jpg").unlink()
+    Image.new("RGB", (20, 30)).save(photos / "a.png")
+    assert run("predict", photos / "a.jpg", photos / "a.png", "--model", bright_file, "--format", "npy") == 0
+    assert np.load(photos / "a.jpg.npy").shape == (60, 80)
+    assert np.load(photos / "a.png.npy").shape == (30, 20)
+
+
+def test_json_lists_results_and_errors(photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run("predict", photos / "*.jpg", "--model", bright_file, "--json", "--output-size", "30x40")
+    assert code == 1
+    good, bad = json.loads(capsys.readouterr().out)
+    assert good["size"] == [30, 40]
+    assert good["picture_size"] == [60, 80]
+    assert set(good["milliseconds"]) == {"decode", "prepare", "network", "tail"}
+    assert "broken.jpg: cannot read the picture" in bad["error"]
+
+
+def test_a_picture_goes_through_a_pipe(photos: Path, bright_file: Path) -> None:
+    content = (photos / "a.jpg").read_bytes()
+    shown = fresh("predict", "-", "--model", bright_file, stdin=content)
+    assert Image.open(io.BytesIO(shown.stdout)).size == (80, 60)
+    array = fresh("predict", "-", "--model", bright_file, "--format", "npy", stdin=content)
+    assert np.load(io.BytesIO(array.stdout)).shape == (60, 80)
+    summary = fresh("predict", "-", "--model", bright_file, "--json", stdin=content)
+    assert json.loads(summary.stdout)[0]["image"] == "stdin"
+    bad = fresh("predict", "-", "--model", bright_file, stdin=b"nothing")
+    assert (bad.returncode, bad.stdout) == (1, b"")
+
+
+def test_the_centre_bias_can_be_chosen(
+    photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "left.npy", np.where(np.arange(8) < 4, 0.0, -20.0)[None].repeat(6, axis=0))
+    assert (
+        run("predict", photos / "a.jpg", "--model", bright_file, "--center-bias", tmp_path / "left.npy", "--json") == 0
+    )
+    assert json.loads(capsys.readouterr().out)[0]["peaks"][0]["x"] < 48
+    assert run("predict", photos / "a.jpg", "--model", bright_file, "--center-bias", "none", "--json") == 0
+    for wrong in ("center", tmp_path / "absent.npy", bright_file):
+        assert run("predict", photos / "a.jpg", "--model", bright_file, "--center-bias", wrong) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["predict", "x.jpg", "--format", "bmp"],
+        ["predict", "x.jpg", "--output-size", "10"],
+        ["predict", "x.jpg", "--model", "nope"],
+        ["predict", "x.jpg", "--engine", "cuda"],
+        ["crop", "x.jpg", "--ratio", "wide"],
+    ],
+)
+def test_a_users_error_is_one_line_and_exit_code_2(
+    arguments: list[str], bright_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extra = [] if "--model" in arguments else ["--model", str(bright_file)]
+    assert run(*arguments, *extra) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_a_missing_picture_and_an_empty_folder_are_exit_code_1(
+    bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("predict", "absent.jpg", tmp_path, "--model", bright_file) == 1
+    errors = capsys.readouterr().err
+    assert "absent.jpg" in errors
+    assert "a folder without pictures" in errors
+
+
+def test_control_characters_of_a_file_name_do_not_reach_the_terminal(
+    photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = photos / "evil\x1b[2J\n.jpg"
+    name.write_bytes(b"")
+    assert run("predict", name, "--model", bright_file) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_crops_are_listed_and_written(
+    photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "crops"
+    arguments = ["crop", photos / "a.jpg", "--ratio", "1:1", "--ratio", "16:9", "--model", bright_file, "--out", out]
+    assert run(*arguments, "--json", "-n", 2) == 0
+    result = json.loads(capsys.readouterr().out)[0]
+    best = result["crops"]["1:1"][0]
+    left, top, right, bottom = best["box"]
+    assert (right - left, bottom - top) == (60, 60)
+    assert left <= 50 <= 60 <= right
+    assert set(best) == {"box", "mass", "confidence", "focal_point", "scale"}
+    assert len(result["crops"]["16:9"]) == 2
+    assert Image.open(out / "a.1x1.jpg").size == (60, 60)
+    assert Image.open(out / "a.16x9.jpg").size == (80, 45)
+    assert run(*arguments[:-2]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+def test_models_and_demo_say_what_is_there(
+    bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("models", "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert all({"name", "parameters", "gflop", "scores"} <= set(model) for model in listed)
+    assert run("models") == 0
+    assert run("demo", "--out", tmp_path / "demo", "--model", bright_file) == 0
+    page = (tmp_path / "demo" / "index.html").read_text()
+    for photo in EXAMPLES.glob("*.jpg"):
+        assert f'src="{photo.stem}.gaze.jpg"' in page
+        assert (tmp_path / "demo" / f"{photo.stem}.gaze.jpg").is_file()
+    assert run("demo", "--out", tmp_path / "demo", "--model", bright_file, "--images", tmp_path) == 2
+
+
+def test_a_fresh_process_imports_no_torch(photos: Path, bright_file: Path) -> None:
+    code = (
+        "import sys\nfrom fastgaze.app.cli import main\n"
+        f"try:\n    main(['predict', {str(photos / 'a.jpg')!r}, '--model', {str(bright_file)!r}])\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "assert not {'torch', 'onnx', 'scipy', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_folder_of_hostile_files_gives_an_error_each_and_no_crash(bright_file: Path, tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
+    try:
+        import hostile_files
+    finally:
+        sys.path.pop(0)
+    kinds = hostile_files.make_files(tmp_path / "files", 220, seed=1)
+    report = hostile_files.run_predict(tmp_path / "files", bright_file, megabytes=3000)
+    assert report["crashed"] == 0
+    assert report["good_done"] == report["good"] == kinds["good"]
+    assert report["answered"] == report["files"]
+    assert report["exit_codes"] == [1]
+
+
+def test_verbs_end_cleanly_when_the_reader_of_a_pipe_goes_away(photos: Path, bright_file: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [
+        sys.executable,
+        "-m",
+        "fastgaze",
+        "predict",
+        str(photos / "a.jpg"),
+        "--model",
+        str(bright_file),
+        "--json",
+    ]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert b"Traceback" not in done.stderr
