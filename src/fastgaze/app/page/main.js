@@ -13,11 +13,15 @@ const state = {
 // -- what is shown --------------------------------------------------------------------------------
 
 function enter(name) {
+  const focused = document.activeElement;
   document.body.dataset.state = name;
   $("drop").hidden = name !== "empty";
   $("view").hidden = $("panel").hidden = $("another").hidden = name === "empty";
   $("panel").inert = !state.result;
   $("view").setAttribute("aria-busy", String(name === "loading"));
+  // What had the focus may be gone now; its counterpart takes it.
+  if ($("drop").contains(focused) && name !== "empty") $("another").focus({ preventScroll: true });
+  if (focused === $("another") && name === "empty") $("choose").focus({ preventScroll: true });
 }
 
 const say = (text) => { $("status").textContent = text; };
@@ -37,10 +41,11 @@ function showResult() {
   stage.showMarks(result.peaks, size);
   panel.showPeaks(result.peaks, stage.light);
   chooseRatio(state.ratio);
-  const { network, total } = result.milliseconds;
+  const { decode, prepare, network, tail } = result.milliseconds;
+  const total = decode + prepare + network + tail;
   const time = (ms) => (ms < 10 ? ms.toFixed(1) : Math.round(ms));
   $("caption").textContent = `${state.file.name} · ${size[1]} × ${size[0]}`;
-  $("timing").textContent = `${time(total)} ms, of which the network ${time(network)} ms`;
+  $("timing").textContent = `${time(total)} ms, the network ${time(network)} ms of it`;
   $("photo").alt = `${state.file.name}, the picture that was looked at`;
   const places = result.peaks.length === 1 ? "One place draws" : `${result.peaks.length} places draw`;
   say(`Done in ${time(total)} milliseconds. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of looks.`);

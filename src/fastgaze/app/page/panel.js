@@ -75,8 +75,9 @@ export function showWindows(windows, photo, size, chosen, onChoose) {
   $("windows-set").hidden = windows.length === 0;
   const names = ["Best window", "Second", "Third"];
   const rows = windows.map((window, index) => {
-    const facts = `keeps ${share(window.mass)} of looks · confidence ${share(window.confidence)}`;
-    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), make("small", "", facts));
+    const kept = make("small", "", `keeps ${share(window.mass)} of looks`);
+    const sure = make("small", "", `confidence ${share(window.confidence)}`);
+    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept, sure);
     const body = make("span", "", make("span", "thumb", thumbnail(photo, size, window.box)), text);
     return make("label", "candidate", radio("window", String(index), index === chosen, (value) => onChoose(Number(value))), body);
   });

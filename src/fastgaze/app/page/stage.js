@@ -4,9 +4,8 @@ const $ = (id) => document.getElementById(id);
 const percent = (part, whole) => `${(100 * part) / whole}%`;
 
 export function setSize([height, width]) {
-  const frame = $("frame");
-  frame.style.aspectRatio = `${width} / ${height}`;
-  frame.style.width = `min(100%, calc(max(50dvh, 100dvh - 170px) * ${width / height}))`;
+  $("frame").style.aspectRatio = `${width} / ${height}`;
+  $("view").style.setProperty("--ratio", width / height);
 }
 
 // Resolves to the size that the browser sees, or null when it cannot show the file.

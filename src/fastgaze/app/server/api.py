@@ -140,8 +140,9 @@ class Server:
             with self._pool.place():
                 content = await body.read()
                 answer = await self._pool.run(lambda: self._answer(body, content, query, job, known, needed))
-        except ApiError:
-            await body.drain()
+        except ApiError as error:
+            if not await body.drain():
+                error.headers = {**error.headers, "connection": "close"}
             raise
         return Response(answer.content, media_type=answer.media_type, headers={"cache-control": "no-store"})
 

@@ -39,8 +39,9 @@ class Body:
                 return await self._read()
         except TimeoutError:
             seconds = self._limits.upload_seconds
-            message = f"the request's body took longer than {seconds:g} s to arrive"
-            raise ApiError(408, "upload_too_slow", message, {"connection": "close"}) from None
+            raise ApiError(
+                408, "upload_too_slow", f"the request's body took longer than {seconds:g} s to arrive"
+            ) from None
 
     async def _read(self) -> bytes:
         content = bytearray()
@@ -63,16 +64,15 @@ class Body:
         """413."""
         return ApiError(413, "too_many_bytes", f"the picture is larger than {amount(self._limits.bytes)}")
 
-    async def drain(self) -> None:
-        """Read on and forget, for a moment."""
+    async def drain(self) -> bool:
+        """Read on and forget, for a moment; whether that was all of it."""
         # A client that waits for "100 Continue" has sent nothing yet, and reading would invite it to.
-        if "expect" in self._request.headers:
-            return
-        left = _DRAIN_BYTES
+        left = 0 if "expect" in self._request.headers else _DRAIN_BYTES
         with contextlib.suppress(TimeoutError, ClientDisconnect):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self._complete and left > 0:
                     left -= len(await self._piece())
+        return self._complete
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,9 +11,6 @@ from fastgaze.app.server.limits import ApiError, Limits
 
 T = TypeVar("T")
 
-# Linux gives every thread its own priority: work yields to the thread that accepts, refuses and answers /healthz.
-_WORK_NICENESS = 5
-
 
 class Pool:
     """A fixed number of threads and a bound on requests in flight, waiting ones included."""
@@ -22,7 +18,7 @@ class Pool:
     def __init__(self, workers: int, limits: Limits) -> None:
         self.workers = workers
         self._limits = limits
-        self._executor = ThreadPoolExecutor(workers, "fastgaze-work", _step_back)
+        self._executor = ThreadPoolExecutor(workers, "fastgaze-work")
         self._lock = threading.Lock()
         self._in_flight = 0
 
@@ -71,8 +67,3 @@ class Pool:
     def close(self) -> None:
         """Forget what waits and let what runs end."""
         self._executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _step_back() -> None:
-    with contextlib.suppress(AttributeError, OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _WORK_NICENESS)
