@@ -120,6 +120,7 @@ class ChannelGraph:
         self.alive = torch.ones(len(self.maps) + 1, dtype=torch.bool)
         self.prunable = torch.tensor([m.prunable for m in self.maps], dtype=torch.bool)
         self.incidence = _incidence(self.layers, len(self.maps))
+        self._probed = torch.cat((self.prunable, torch.zeros(1, dtype=torch.bool)))
         self._output_map = _producer_pairs(self.layers, len(self.maps))
 
     @staticmethod
@@ -138,6 +139,10 @@ class ChannelGraph:
     def readers(self) -> list[Layer]:
         """The layers at whose inputs masks and probes sit, in the order of execution."""
         return [layer for layer in self.layers if layer.reads]
+
+    def reads_prunable(self, layer: Layer) -> bool:
+        """Whether ``layer`` reads any map that could be removed."""
+        return layer.reads and bool(self._probed[layer.inputs].any())
 
     def layer(self, name: str) -> Layer:
         """The layer of this name."""

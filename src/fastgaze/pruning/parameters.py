@@ -42,23 +42,6 @@ def _conv_squares(module: nn.Conv2d, x: Tensor, grad: Tensor) -> Tensor:
     return squares
 
 
-class _OutputProbe(torch.autograd.Function):
-    """Identity behind a layer that reports the gradient of its output."""
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, x: Tensor, report: Any) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.report = report
-        return y.view_as(y)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (x,) = ctx.saved_tensors
-        wide = torch.promote_types(x.dtype, torch.float32)
-        ctx.report(x.to(wide), grads[0].to(wide))
-        return grads[0], None, None
-
-
 class ParameterPruner:
     """Zeroes single weights of the convolutions and linear layers of ``module`` and keeps them zero.
 
@@ -101,17 +84,17 @@ class ParameterPruner:
 
     def _forward_hook(self, name: str, reduction: Reduction, seen: list[int]) -> Any:
         def report(x: Tensor, grad: Tensor) -> None:
+            wide = torch.promote_types(x.dtype, torch.float32)
             seen.append(len(x))
             scale = len(x) ** 2 if reduction == "mean" else 1
-            for key, value in squared_gradients(self.layers[name], x, grad).items():
+            for key, value in squared_gradients(self.layers[name], x.to(wide), grad.to(wide)).items():
                 if f"{name}.{key}" in self.squares:
                     self.squares[f"{name}.{key}"] += value * scale
 
-        def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            if not (torch.is_grad_enabled() and output.requires_grad):
-                return None
-            probed: Tensor = _OutputProbe.apply(output, args[0].detach(), report)  # type: ignore[no-untyped-call]
-            return probed
+        def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+            if torch.is_grad_enabled() and output.requires_grad:
+                x = args[0].detach()  # the layer's input: a closure over the output itself would never be freed
+                output.register_hook(lambda grad: report(x, grad))  # type: ignore[no-untyped-call]
 
         return after
 

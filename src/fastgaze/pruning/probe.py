@@ -179,7 +179,7 @@ def probed(
     handles: list[RemovableHandle] = []
     try:
         for number, layer in enumerate(graph.layers):
-            if layer.reads and bool(graph.prunable.new_tensor([*graph.prunable, False])[layer.inputs].any()):
+            if graph.reads_prunable(layer):
                 handles.append(layer.module.register_forward_pre_hook(collector.hook(number, layer)))
         with evaluation_mode(graph.root, NORMS if freeze_norm else ()):
             yield

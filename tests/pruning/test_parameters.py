@@ -1,0 +1,74 @@
+import pytest
+import torch
+from torch import nn
+
+from fastgaze.errors import PruningError
+from fastgaze.pruning import ParameterPruner
+from tests.pruning.nets import image_losses, make
+
+
+@pytest.mark.parametrize("name", ["lenet", "vgg11", "mobile"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_delta_loss_of_parameters_equals_a_loop_over_images(name: str, reduction: str) -> None:
+    net, x = make(name, batch=3, dtype=torch.float64)
+    pruner = ParameterPruner(net, biases=True)
+    with pruner.observe(reduction):  # type: ignore[arg-type]
+        losses = image_losses(net, x)
+        (losses.mean() if reduction == "mean" else losses.sum()).backward()
+    expected = {name: torch.zeros_like(p) for name, p in pruner.parameters.items()}
+    for image in x:
+        net.zero_grad()
+        image_losses(net, image[None]).sum().backward()
+        for key, p in pruner.parameters.items():
+            expected[key] += p.grad.square() * p.detach().square() / (2 * 3)
+    found = pruner.delta_loss()
+    assert found.keys() == expected.keys()
+    for key, value in found.items():
+        assert torch.allclose(value, expected[key], rtol=1e-9, atol=1e-20), key
+
+
+def test_masks_hold_through_training() -> None:
+    net, x = make("lenet", batch=8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3)
+    pruner = ParameterPruner(net, optimizer)
+    for _ in range(3):
+        optimizer.zero_grad()
+        with pruner.observe():
+            image_losses(net, x).mean().backward()
+        optimizer.step()
+        pruner.prune(pruner.left // 2)
+    total = sum(mask.numel() for mask in pruner.masks.values())
+    assert pruner.left == pytest.approx(total / 8, abs=3)
+    before = net[5].weight.detach().clone()
+    for _ in range(3):
+        optimizer.zero_grad()
+        image_losses(net, x).mean().backward()
+        optimizer.step()
+    assert not torch.equal(before, net[5].weight)
+    for name, mask in pruner.masks.items():
+        assert not pruner.parameters[name].detach()[~mask].any()
+    pruner.close()
+    optimizer.step()
+    assert any(pruner.parameters[name].detach()[~mask].any() for name, mask in pruner.masks.items())
+
+
+def test_the_lowest_scores_go_first_and_only_once() -> None:
+    net = nn.Sequential(nn.Linear(4, 1, bias=False))
+    pruner = ParameterPruner(net)
+    scores = {"0.weight": torch.tensor([[3.0, 1.0, 2.0, 4.0]])}
+    pruner.prune(1, scores)
+    pruner.prune(1, scores)
+    assert pruner.masks["0.weight"].tolist() == [[True, False, False, True]]
+    with pytest.raises(PruningError, match="cannot remove 3 parameters; 2 are present"):
+        pruner.prune(3, scores)
+
+
+def test_misuse_is_refused() -> None:
+    net, x = make("lenet")
+    pruner = ParameterPruner(net)
+    with pytest.raises(PruningError, match="no image was observed"):
+        pruner.prune(1)
+    with pytest.raises(PruningError, match="no backward pass"), pruner.observe():
+        net(x)
+    with pytest.raises(PruningError, match="zero padding given as numbers"):
+        ParameterPruner(nn.Sequential(nn.Conv2d(3, 3, 3, padding="same")))
