@@ -14,6 +14,7 @@ from fastgaze.pruning.compact import compact
 from fastgaze.pruning.cost import Cost, Flops
 from fastgaze.pruning.graph import ChannelGraph, Layer, Map
 from fastgaze.pruning.history import History, Removal
+from fastgaze.pruning.latency import Latency, LatencyTable, LayerShape
 from fastgaze.pruning.loop import Until, load_run, run, save_run
 from fastgaze.pruning.objective import Beta, BetaStar, NoCost, Objective, Target
 from fastgaze.pruning.parameters import ParameterPruner
@@ -31,7 +32,10 @@ __all__ = [
     "History",
     "L1Activity",
     "L1Weight",
+    "Latency",
+    "LatencyTable",
     "Layer",
+    "LayerShape",
     "Map",
     "Molchanov",
     "NoCost",

@@ -1,0 +1,223 @@
+"""Milliseconds instead of FLOPs: a table of measured layers for one engine.
+
+Engines compute channels in blocks, so that time over width is a staircase and FLOPs mislead. Whoever measures gives
+a function LayerShape -> milliseconds (with onnxruntime, say); this module only decides what to measure and reads
+the table.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastgaze.errors import PruningError
+from fastgaze.pruning.graph import ChannelGraph, Layer
+from fastgaze.pruning.history import write_atomically
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """One layer to measure. ``height`` and ``width`` are its output size; a linear layer has 1, 1 and kernel (1, 1)."""
+
+    channels_in: int
+    channels_out: int
+    height: int
+    width: int
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    depthwise: bool = False
+
+
+Place = tuple[int, int, tuple[int, int], tuple[int, int], bool]  # a LayerShape without its channels
+
+
+def stair_widths(width: int, step: int = 16) -> list[int]:
+    """Widths to measure up to ``width``: every multiple of ``step``, and the one above it, where a block begins."""
+    marks = {1, width, *range(step, width + 1, step), *range(step + 1, width + 1, step)}
+    return sorted(marks)
+
+
+class LatencyTable:
+    """Measured milliseconds of layers over (channels in, channels out), for each place in a network.
+
+    Between measured widths the table is linear in each direction. It is made monotone first: a layer never costs
+    more than a wider one, since it could be padded to it.
+    """
+
+    def __init__(self, engine: str, points: dict[LayerShape, float]) -> None:
+        self.engine = engine
+        self.points = points
+        self._grids: dict[Place, _Grid] = {}
+        for shape, milliseconds in points.items():
+            self._grids.setdefault(_place(shape), _Grid()).add(shape.channels_in, shape.channels_out, milliseconds)
+
+    @staticmethod
+    def measure(
+        graph: ChannelGraph,
+        size: Sequence[int],
+        measure: Callable[[LayerShape], float],
+        *,
+        engine: str,
+        step: int = 16,
+        widths: Callable[[int, int], list[int]] = stair_widths,
+    ) -> LatencyTable:
+        """Measure every layer of ``graph`` for inputs of ``size`` (height, width), at all pairs of stair widths."""
+        points: dict[LayerShape, float] = {}
+        for layer, shape in _shapes(graph, size):
+            ins = [shape.channels_in] if not graph.reads_prunable(layer) else widths(shape.channels_in, step)
+            for inside in [0] if shape.depthwise else ins:
+                for out in widths(shape.channels_out, step):
+                    wanted = LayerShape(inside or out, out, *_place(shape))
+                    if wanted not in points:
+                        points[wanted] = float(measure(wanted))
+        return LatencyTable(engine, points)
+
+    def milliseconds(self, shape: LayerShape) -> float:
+        """Read the table; widths beyond the measured ones are refused."""
+        grid = self._grids.get(_place(shape))
+        if grid is None:
+            raise PruningError(f"no measurement for {shape}; the table of {self.engine} is of another network or size")
+        return grid.read(shape.channels_in, shape.channels_out)
+
+    def save(self, path: Path) -> None:
+        """Write JSON."""
+        rows = [{**asdict(shape), "ms": value} for shape, value in self.points.items()]
+        write_atomically(path, json.dumps({"engine": self.engine, "points": rows}, indent=1).encode())
+
+    @staticmethod
+    def load(path: Path) -> LatencyTable:
+        """Read what :meth:`save` wrote."""
+        content = json.loads(path.read_text())
+        return LatencyTable(content["engine"], dict(_point(row) for row in content["points"]))
+
+
+def _point(row: dict[str, Any]) -> tuple[LayerShape, float]:
+    values = {**row, "kernel": tuple(row["kernel"]), "stride": tuple(row["stride"])}
+    milliseconds = values.pop("ms")
+    return LayerShape(**values), milliseconds
+
+
+def _place(shape: LayerShape) -> Place:
+    return shape.height, shape.width, shape.kernel, shape.stride, shape.depthwise
+
+
+def _shapes(graph: ChannelGraph, size: Sequence[int] | None) -> list[tuple[Layer, LayerShape]]:
+    """Every layer that costs something, once for each call, at present widths."""
+    found, shapes = [], graph.shapes(size)
+    for layer in graph.layers:
+        if layer.kind in ("norm", "prelu"):
+            continue
+        for spatial in shapes[layer.name]:
+            height, width = (*spatial, 1, 1)[:2]
+            inside = len(layer.outputs) if layer.kind == "depthwise" else len(layer.inputs) // layer.groups
+            kernel, stride = ((*layer.kernel, 1, 1)[:2], (*layer.stride, 1, 1)[:2])
+            place = (height, width, (kernel[0], kernel[1]), (stride[0], stride[1]), layer.kind == "depthwise")
+            found.append((layer, LayerShape(inside, len(layer.outputs), *place)))
+    return found
+
+
+class _Grid:
+    """Milliseconds over (channels in, channels out), made monotone when it is first read."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, int], float] = {}
+        self._ready: tuple[list[int], list[int], list[list[float]]] | None = None
+
+    def add(self, inside: int, out: int, milliseconds: float) -> None:
+        self._values[inside, out] = milliseconds
+        self._ready = None
+
+    def read(self, inside: int, out: int) -> float:
+        ins, outs, table = self._ready or self._prepare()
+        (i, ti), (j, tj) = _between(ins, inside), _between(outs, out)
+        low = table[i - 1][j - 1] * (1 - tj) + table[i - 1][j] * tj
+        high = table[i][j - 1] * (1 - tj) + table[i][j] * tj
+        return low * (1 - ti) + high * ti
+
+    def _prepare(self) -> tuple[list[int], list[int], list[list[float]]]:
+        """Each entry becomes the least of all entries that are as wide or wider in both directions."""
+        ins, outs = sorted({a for a, _ in self._values}), sorted({b for _, b in self._values})
+        table = [[self._values.get((a, b), float("inf")) for b in outs] for a in ins]
+        for i in reversed(range(len(ins))):
+            for j in reversed(range(len(outs))):
+                below = table[i + 1][j] if i + 1 < len(ins) else float("inf")
+                right = table[i][j + 1] if j + 1 < len(outs) else float("inf")
+                table[i][j] = min(table[i][j], below, right)
+        self._ready = (ins, outs, table)
+        return self._ready
+
+
+def _between(widths: list[int], width: int) -> tuple[int, float]:
+    """The upper neighbour's index and the share of it; below the narrowest measured width, that width itself."""
+    if width > widths[-1]:
+        raise PruningError(f"{width} channels are more than the {widths[-1]} that were measured; measure wider layers")
+    k = bisect_left(widths, width)
+    if k == 0:
+        return 0, 1.0
+    return k, (width - widths[k - 1]) / (widths[k] - widths[k - 1])
+
+
+class Latency:
+    """A cost in milliseconds from a table, for inputs of ``size`` (height, width).
+
+    ahead  On a stair, removing one map saves nothing, and the edge of the next stair is never seen. So the saving of
+           a map is the best average over its next 1 to ``ahead`` companions (maps with the same readers):
+           the steepest way down. 1 gives the plain difference.
+    """
+
+    def __init__(self, table: LatencyTable, size: Sequence[int], *, ahead: int = 16) -> None:
+        self.table, self.size, self.ahead = table, tuple(size), ahead
+        self._of: ChannelGraph | None = None
+        self._places: list[list[Place]] = []
+        self._cache: dict[tuple[int, int, int], float] = {}
+
+    def total(self, graph: ChannelGraph, alive: Tensor | None = None) -> float:
+        """Milliseconds of all layers for one image."""
+        self._bind(graph)
+        out, inside = (width.tolist() for width in graph.widths(alive))
+        return sum(self._layer(k, out[k], inside[k]) for k in range(len(graph.layers)))
+
+    def delta_cost(self, graph: ChannelGraph, alive: Tensor | None = None) -> Tensor:
+        """float64 (maps,): milliseconds a map that going on from here saves, negative; 0 for removed maps."""
+        self._bind(graph)
+        alive = graph.alive if alive is None else alive
+        at = graph.incidence
+        out, inside = (width.tolist() for width in graph.widths(alive))
+        rows: dict[int, list[tuple[int, int, int]]] = {}
+        for sort, *row in zip(*(v.tolist() for v in (at.sort, at.layer, at.out, at.inside)), strict=True):
+            rows.setdefault(sort, []).append((row[0], row[1], row[2]))
+        slopes = torch.zeros(int(at.sort_of.max()) + 1, dtype=torch.float64)
+        for sort, places in rows.items():
+            slopes[sort] = -max(0.0, *(self._saving(places, out, inside, n) / n for n in range(1, self.ahead + 1)))
+        return (slopes[at.sort_of] * alive)[:-1]
+
+    def _saving(self, places: list[tuple[int, int, int]], out: list[int], inside: list[int], count: int) -> float:
+        saved = 0.0
+        for layer, o, i in places:
+            if out[layer] - count * o < 1 or (i and inside[layer] - count * i < 1):
+                return 0.0  # would empty a layer
+            after = self._layer(layer, out[layer] - count * o, inside[layer] - count * i)
+            saved += self._layer(layer, out[layer], inside[layer]) - after
+        return saved
+
+    def _layer(self, number: int, out: int, inside: int) -> float:
+        key = (number, out, inside)
+        if key not in self._cache:
+            shapes = (LayerShape(inside or out, out, *place) for place in self._places[number])
+            self._cache[key] = sum(self.table.milliseconds(shape) for shape in shapes)
+        return self._cache[key]
+
+    def _bind(self, graph: ChannelGraph) -> None:
+        if self._of is graph:
+            return
+        places: dict[str, list[Place]] = {layer.name: [] for layer in graph.layers}
+        for layer, shape in _shapes(graph, self.size):
+            places[layer.name].append(_place(shape))
+        self._places, self._cache, self._of = list(places.values()), {}, graph
