@@ -1,0 +1,275 @@
+"""The page in a real browser: drop, paste or choose a picture, move, switch, crop, download."""
+
+import base64
+import io
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastgaze.app.server.limits import Limits
+from tests.app.serving import encoded, make_models, picture, serving
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+
+BROWSER = os.environ.get("FASTGAZE_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PHOTO = encoded(picture())
+SPOT = (240, 60)
+
+DROP = """([name, type, content, how]) => {
+  const bytes = Uint8Array.from(atob(content), (character) => character.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], name, { type }));
+  const options = { bubbles: true, cancelable: true };
+  if (how === "paste") document.dispatchEvent(new ClipboardEvent("paste", { ...options, clipboardData: data }));
+  else for (const kind of ["dragover", "drop"])
+    document.dispatchEvent(new DragEvent(kind, { ...options, dataTransfer: data }));
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["playwright.Browser"]:
+    if BROWSER is None:
+        pytest.skip("NO BROWSER: the page is not tested; install chromium, or set FASTGAZE_BROWSER to one")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=SWITCHES)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    examples = tmp_path_factory.mktemp("examples")
+    (examples / "spot.png").write_bytes(PHOTO)
+    with serving(make_models(tmp_path_factory.mktemp("models")), Limits(bytes=1 << 20), examples=examples) as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser: "playwright.Browser", url: str) -> Iterator["playwright.Page"]:
+    context = browser.new_context(viewport={"width": 1200, "height": 800}, reduced_motion="reduce")
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if "Policy" in message.text else None)
+    page.on("request", lambda request: problems.append(request.url) if _is_foreign(request.url, url) else None)
+    page.goto(url)
+    page.wait_for_selector("#example-list img")
+    yield page
+    context.close()
+    assert problems == []
+
+
+def _is_foreign(address: str, url: str) -> bool:
+    return not address.startswith((url, "blob:", "data:"))
+
+
+def drop(page: "playwright.Page", content: bytes = PHOTO, name: str = "spot.png", how: str = "drop") -> None:
+    kind = "image/jpeg" if name.endswith(".jpg") else "image/png"
+    page.evaluate(DROP, [name, kind, base64.b64encode(content).decode(), how])
+
+
+def wait_for_result(page: "playwright.Page", model: str = "bright") -> None:
+    page.wait_for_selector("body[data-state=result]")
+    assert page.input_value("#model") == model
+
+
+def until(page: "playwright.Page", condition: str) -> None:
+    """Wait for a condition; Playwright's own waiting evaluates text, which the page's policy forbids."""
+    deadline = time.monotonic() + 15
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, condition
+        time.sleep(0.02)
+
+
+def first_mark(page: "playwright.Page") -> tuple[float, float]:
+    """(x, y) of the first mark, in pixels of the picture."""
+    mark, frame = page.locator("#marks li").first.bounding_box(), page.locator("#photo").bounding_box()
+    x = (mark["x"] + mark["width"] / 2 - frame["x"]) / frame["width"] * 320
+    y = (mark["y"] + mark["height"] / 2 - frame["y"]) / frame["height"] * 240
+    return x, y
+
+
+def download(page: "playwright.Page", button: str) -> tuple[str, bytes]:
+    with page.expect_download() as waiting:
+        page.click(button)
+    return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
+
+
+@pytest.mark.parametrize("how", ["drop", "paste"])
+def test_a_dropped_or_pasted_picture_gets_a_mark_where_it_is_bright(page: "playwright.Page", how: str) -> None:
+    drop(page, how=how)
+    wait_for_result(page)
+    assert first_mark(page) == pytest.approx(SPOT, abs=8)
+    assert "320 \u00d7 240" in page.inner_text("#caption")
+    assert re.search(r"\d+(\.\d)? ms", page.inner_text("#timing"))
+    assert "Done in" in page.inner_text("#status")
+    assert page.get_attribute("#heat", "src").startswith("data:image/png")
+
+
+def test_the_slider_changes_how_much_of_the_map_is_seen(page: "playwright.Page") -> None:
+    drop(page)
+    wait_for_result(page)
+    place = page.locator("#photo").bounding_box()
+    spot = {"x": place["x"] + 0.75 * place["width"] + 25, "y": place["y"] + 0.25 * place["height"] + 25}
+
+    def seen() -> np.ndarray:
+        shot = page.screenshot(clip={**spot, "width": 4, "height": 4})
+        return np.asarray(Image.open(io.BytesIO(shot)).convert("RGB")).astype(int)
+
+    page.focus("#opacity")
+    page.keyboard.press("End")
+    full = seen()
+    assert page.inner_text("#opacity-value") == "100%"
+    page.keyboard.press("Home")
+    assert page.inner_text("#opacity-value") == "0%"
+    until(page, "getComputedStyle(document.getElementById('heat')).opacity === '0'")
+    clear = seen()
+    assert (clear == 255).all()
+    assert np.abs(full - clear).max() > 60
+
+
+def test_another_model_marks_another_place(page: "playwright.Page") -> None:
+    drop(page)
+    wait_for_result(page)
+    with page.expect_response(lambda response: "model=dark" in response.url):
+        page.select_option("#model", "dark")
+    until(page, "document.querySelector('#marks li').style.left.startsWith('2')")
+    wait_for_result(page, "dark")
+    assert first_mark(page) == pytest.approx((320 - SPOT[0], 240 - SPOT[1]), abs=8)
+    with page.expect_response(lambda response: "center_bias=none" in response.url):
+        page.uncheck("#bias")
+
+
+def test_a_crop_is_drawn_and_what_is_seen_can_be_downloaded(page: "playwright.Page") -> None:
+    drop(page)
+    wait_for_result(page)
+    assert page.is_disabled("#save-crop")
+    page.locator("label.chip", has_text="1:1").click()
+    page.wait_for_selector(".candidate canvas")
+    window, frame = page.locator("#window").bounding_box(), page.locator("#photo").bounding_box()
+    assert window["width"] / window["height"] == pytest.approx(1, rel=0.02)
+    assert window["height"] == pytest.approx(frame["height"], rel=0.02)
+    assert "keeps" in page.inner_text(".candidate >> nth=0")
+    name, content = download(page, "#save-crop")
+    cropped = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    assert (name, cropped.shape) == ("spot.1x1.png", (240, 240, 3))
+    assert (cropped == 255).all(axis=2).sum() > 2000  # the white disc is in it
+    name, content = download(page, "#save-overlay")
+    overlay = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).astype(int)
+    assert (name, overlay.shape) == ("spot.gaze.png", (240, 320, 3))
+    assert np.abs(overlay - np.asarray(picture())).max() > 30
+    name, content = download(page, "#save-heat")
+    assert (name, Image.open(io.BytesIO(content)).size) == ("spot.map.png", (320, 240))
+    name, content = download(page, "#save-npy")
+    log_density = np.load(io.BytesIO(content), allow_pickle=False)
+    assert (name, log_density.shape) == ("spot.npy", (240, 320))
+    assert np.exp(log_density).sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_what_goes_wrong_is_said_in_words(page: "playwright.Page") -> None:
+    drop(page, b"hello", "<img src=x onerror=alert(1)>.png")
+    page.wait_for_selector("#alert:not([hidden])")
+    assert "not a picture" in page.inner_text("#alert-text")
+    assert "<img src=x" in page.inner_text("#alert-text")
+    assert page.is_visible("#drop")
+    page.click("#dismiss")
+    assert page.is_hidden("#alert")
+    drop(page, bytes(2 << 20), "large.png")
+    page.wait_for_selector("#alert:not([hidden])")
+    assert "2 MB; at most 1 MB" in page.inner_text("#alert-text")
+    drop(page)
+    wait_for_result(page)
+    assert page.is_hidden("#alert")
+
+
+def test_when_the_server_is_gone_the_page_says_so_and_tries_again(page: "playwright.Page") -> None:
+    page.route("**/v1/gaze*", lambda route: route.abort())
+    drop(page)
+    page.wait_for_selector("#retry:not([hidden])")
+    assert "does not answer" in page.inner_text("#alert-text")
+    page.unroute("**/v1/gaze*")
+    page.click("#retry")
+    wait_for_result(page)
+
+
+def test_a_picture_that_the_browser_cannot_show_is_shown_as_the_server_decoded_it(page: "playwright.Page") -> None:
+    drop(page, encoded(picture(), "TIFF"), "scan.tif")
+    wait_for_result(page)
+    assert page.evaluate("document.getElementById('photo').naturalWidth") == 320
+
+
+def test_everything_is_reached_with_the_keyboard_and_shows_its_focus(page: "playwright.Page") -> None:
+    reached = []
+    page.keyboard.press("Tab")
+    for _ in range(3):
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+        page.keyboard.press("Tab")
+    assert "choose" in reached
+    page.focus("#example-list button")
+    page.keyboard.press("Enter")
+    wait_for_result(page)
+    assert page.evaluate("document.activeElement.id") == "another"
+    reached = []
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.name"))
+        outline = "(e => getComputedStyle(e.type === 'radio' ? e.nextElementSibling : e).outlineStyle)"
+        if reached[-1]:
+            assert page.evaluate(f"{outline}(document.activeElement)") != "none", reached[-1]
+    wanted = ["model", "bias", "opacity", "show-marks", "ratio", "save-overlay", "save-heat", "save-npy"]
+    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
+    page.focus("input[name=ratio]")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#window:not([hidden])")
+
+
+def test_every_control_has_a_name_and_every_picture_a_text(page: "playwright.Page") -> None:
+    drop(page)
+    wait_for_result(page)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, select, input:not([hidden]), a")].filter((element) =>
+          !element.textContent.trim() && !element.ariaLabel && !element.labels?.length
+          && !element.querySelector("img[alt]")
+        ).map((element) => element.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.locator("img:not([alt])").count() == 0
+    assert page.get_attribute("html", "lang") == "en"
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser: "playwright.Browser", url: str) -> None:
+    context = browser.new_context(
+        viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True, color_scheme="dark"
+    )
+    page = context.new_page()
+    page.goto(url)
+    page.tap("#example-list button")
+    wait_for_result(page)
+    page.locator("label.chip", has_text="16:9").tap()
+    page.wait_for_selector(".candidate canvas")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.locator("#photo").bounding_box()["y"] >= -1  # still in sight beside the settings
+    small = page.evaluate(
+        """() => [...document.querySelectorAll("button, select, .chip span")]
+          .filter((element) => element.checkVisibility() && element.getBoundingClientRect().height < 40)
+          .map((element) => element.id || element.className)"""
+    )
+    assert small == []
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 17, 23)"
+    context.close()
