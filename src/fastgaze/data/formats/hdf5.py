@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastgaze.data.fixations import FixationSet, Size, from_lists
 from fastgaze.data.formats.problems import Problems
+from fastgaze.data.images import image_size
 from fastgaze.errors import DataError, require
 
 
@@ -71,12 +72,16 @@ def _fixations(file: Any, path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArr
 
 
 def write(folder: Path, fixations: FixationSet) -> None:
-    """Write stimuli.hdf5, which points at the images where they are, and fixations.hdf5 (points inside only)."""
+    """Write stimuli.hdf5, which points at the images where they are, and fixations.hdf5 (points inside only).
+
+    Sizes and fixations are those of the stored files, which the form has no other size for.
+    """
     h5py = require("h5py", "data")
     folder.mkdir(parents=True, exist_ok=True)
+    sizes = [image_size(path) for path in fixations.paths]
     with h5py.File(folder / "stimuli.hdf5", "w") as file:
-        _write_stimuli(h5py, file, fixations, folder)
-    points = [fixations.fixations(i) for i in range(len(fixations))]
+        _write_stimuli(h5py, file, [os.path.relpath(path, folder) for path in fixations.paths], sizes)
+    points = [fixations.fixations(i, size) for i, size in enumerate(sizes)]
     observers = [fixations.observers(i) for i in range(len(fixations))]
     xy = np.concatenate([*points, np.empty((0, 2), np.float32)]).astype(np.float64)
     with h5py.File(folder / "fixations.hdf5", "w") as file:
@@ -90,13 +95,12 @@ def write(folder: Path, fixations: FixationSet) -> None:
             file.create_dataset(name, data=values)
 
 
-def _write_stimuli(h5py: Any, file: Any, fixations: FixationSet, folder: Path) -> None:
+def _write_stimuli(h5py: Any, file: Any, names: list[str], sizes: list[Size]) -> None:
     _attributes(file, "FileStimuli", "2.1", [])
-    names = [os.path.relpath(path, folder) for path in fixations.paths]
     file.create_dataset("filenames", data=np.array(names, dtype=object), dtype=h5py.special_dtype(vlen=str))
     shapes = file.create_dataset("shapes", (len(names),), dtype=h5py.special_dtype(vlen=np.dtype("int64")))
-    for i in range(len(names)):
-        shapes[i] = np.array([*fixations.size(i), 3])
+    for i, size in enumerate(sizes):
+        shapes[i] = np.array([*size, 3])
     file.attrs["size"] = len(names)
 
 
