@@ -66,13 +66,15 @@ class Picture:
     def _decode(self, at_least: Size | None) -> Image.Image:
         turned = self.orientation >= 5
         image = self.image
-        if at_least is not None:
+        if at_least is None:
+            image.load()
+            image = _to_rgb(image)
+        else:
             stored = at_least if turned else (at_least[1], at_least[0])
             image.draft(None, stored)
-        image.load()
-        if at_least is not None:
-            image = _reduced(image, stored)
-        image = _to_rgb(image)
+            image.load()
+            # Before the conversion where the mode allows it, to save memory, else after it.
+            image = _reduced(_to_rgb(_reduced(image, stored)), stored)
         step = _TRANSPOSE.get(self.orientation)
         return image if step is None else image.transpose(step)
 
