@@ -92,6 +92,8 @@ def test_the_loop_stops_at_a_number_of_maps_a_cost_or_a_loss() -> None:
     total, maps = pruner.total_cost, pruner.maps_left
     run(pruner, step, Until(maps=maps - 7), steps=1, maps=4)
     assert pruner.maps_left == maps - 7
+    run(pruner, step, Until(maps=maps - 9), steps=1, share=0.5)
+    assert pruner.maps_left == maps - 9
     run(pruner, step, Until(cost=0.5 * total), steps=1)
     assert pruner.history.removals[-2].cost > 0.5 * total >= pruner.total_cost
     left = pruner.maps_left

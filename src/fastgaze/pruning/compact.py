@@ -29,13 +29,17 @@ def _slice_layer(layer: Layer, keep_out: Tensor, keep_in: Tensor, optimizers: Se
     out = keep_out.nonzero().flatten()
     if layer.reads:
         inside = keep_in[: len(keep_in) // layer.groups].nonzero().flatten()
-        _replace(layer.module, "weight", lambda t: t.index_select(0, out).index_select(1, inside), optimizers)
+        _replace(layer.module, "weight", lambda t: _take(_take(t, 0, out), 1, inside), optimizers)
     elif len(out) != len(keep_out) and not _is_shared_slope(layer.module):
-        _replace(layer.module, "weight", lambda t: t.index_select(0, out), optimizers)
+        _replace(layer.module, "weight", lambda t: _take(t, 0, out), optimizers)
     if len(out) != len(keep_out):
-        _replace(layer.module, "bias", lambda t: t.index_select(0, out), optimizers)
+        _replace(layer.module, "bias", lambda t: _take(t, 0, out), optimizers)
         _slice_buffers(layer.module, out)
     _set_widths(layer, len(out), int(keep_in.sum()))
+
+
+def _take(tensor: Tensor, dim: int, index: Tensor) -> Tensor:
+    return tensor.index_select(dim, index.to(tensor.device))
 
 
 def _is_shared_slope(module: nn.Module) -> bool:
@@ -47,7 +51,7 @@ def _slice_buffers(module: nn.Module, out: Tensor) -> None:
     for name in ("running_mean", "running_var"):
         buffer = getattr(module, name, None)
         if isinstance(buffer, Tensor):
-            setattr(module, name, buffer.index_select(0, out.to(buffer.device)))
+            setattr(module, name, _take(buffer, 0, out))
 
 
 def _set_widths(layer: Layer, out: int, inside: int) -> None:

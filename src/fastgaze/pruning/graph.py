@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
 
 from fastgaze.errors import PruningError
 
@@ -197,7 +197,7 @@ class ChannelGraph:
     def shapes(self, size: Sequence[int] | None = None) -> dict[str, list[tuple[int, ...]]]:
         """Spatial output sizes of every layer, one for each call, for an input of ``size`` (height, width).
 
-        Runs on fake tensors: no arithmetic and no memory. Without ``size``, the size of the example input.
+        Runs on meta tensors: no arithmetic and no memory. Without ``size``, the size of the example input.
         """
         found: dict[str, list[tuple[int, ...]]] = {layer.name: [] for layer in self.layers}
         shape = (1, self.input_shape[1], *(self.input_shape[2:] if size is None else size))
@@ -207,8 +207,8 @@ class ChannelGraph:
 
         hooks = [layer.module.register_forward_hook(record(layer.name)) for layer in self.layers]  # type: ignore[arg-type]
         try:
-            with evaluation_mode(self.root), torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
-                self.root(torch.empty(shape, dtype=_dtype(self.root)))
+            with evaluation_mode(self.root), torch.no_grad():
+                functional_call(self.root, _meta_state(self.root), torch.empty(shape, device="meta"))
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise PruningError(f"the network does not accept an input of shape {shape}: {reason}") from error
@@ -251,8 +251,10 @@ def _producer_pairs(layers: list[Layer], maps: int) -> list[list[tuple[int, int]
     return pairs
 
 
-def _dtype(module: nn.Module) -> torch.dtype:
-    return next((p.dtype for p in module.parameters()), torch.get_default_dtype())
+def _meta_state(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers as tensors that have a shape and no values."""
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {name: torch.empty(tensor.shape, device="meta") for name, tensor in state.items()}
 
 
 @contextmanager

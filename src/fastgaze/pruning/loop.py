@@ -76,7 +76,7 @@ def run(
         loss = sum(step(k) for k in range(first, first + steps)) / steps
         if until.spent(loss):
             break
-        removal = pruner.prune(_count(pruner, maps, until), share=share, to_cost=until.cost)
+        removal = pruner.prune(_count(pruner, maps, share, until), to_cost=until.cost)
         pruner.history.removals[-1] = removal = replace(removal, step=first + steps, loss=loss)
         if on_round is not None:
             on_round(removal)
@@ -87,8 +87,10 @@ def run(
     return pruner.history
 
 
-def _count(pruner: Pruner, maps: int, until: Until) -> int:
-    """Not more than ``until`` wants gone."""
+def _count(pruner: Pruner, maps: int, share: float | None, until: Until) -> int:
+    """Maps of this round, not more than ``until`` wants gone."""
+    if share is not None:
+        maps = max(1, round(share * int(pruner.allowed.sum())))
     return maps if until.maps is None else min(maps, pruner.maps_left - until.maps)
 
 

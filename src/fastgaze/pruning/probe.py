@@ -133,7 +133,7 @@ class _Collector:
         scale = images if reduction == "mean" else 1  # dL_n/dx, not the gradient of the batch's mean
         for number, products in self.products.items():
             inputs = self.graph.layers[number].inputs
-            total = torch.stack(products).double().sum(0) * scale
+            total = torch.stack(products).double().sum(0).cpu() * scale
             g.index_add_(1, inputs, total)
             weight = 1.0 / (self.positions[number] * torch.bincount(inputs)[inputs])
             mean.index_add_(1, inputs, total * weight)
@@ -148,7 +148,7 @@ class _Collector:
         for number, values in self.activities.items():
             inputs = self.graph.layers[number].inputs
             for value in values:
-                total.index_add_(0, inputs, value.sum(0))
+                total.index_add_(0, inputs, value.sum(0).cpu())
                 channels.index_add_(0, inputs, torch.ones(len(inputs), dtype=torch.float64))
                 images = value.shape[0]
         if not self.gradient:
@@ -209,7 +209,7 @@ def _mask_hook(graph: ChannelGraph, layer: Layer) -> Any:
         x, mask = args[0], graph.alive[layer.inputs]
         if bool(mask.all()):
             return None
-        return (x * mask.to(x.dtype).view(1, -1, *(1,) * (x.dim() - 2)), *args[1:])
+        return (x * mask.to(x).view(1, -1, *(1,) * (x.dim() - 2)), *args[1:])
 
     return before
 
