@@ -15,9 +15,9 @@ from PIL import Image
 
 import fastgaze
 from fastgaze.errors import ArgumentError, DataError
+from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Reader, Watch, maps, render
-from fastgaze.runtime.video.clock import Clock
 from fastgaze.runtime.video.overlay import Painter, plane
 from fastgaze.runtime.video.watch import histogram, is_cut, watch
 

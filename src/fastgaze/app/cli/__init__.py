@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fastgaze import __version__
-from fastgaze.app.cli import bench, crop, data, demo, evaluate, export, info, predict, serve, train, video, zoo
+from fastgaze.app.cli import batch, bench, crop, data, demo, evaluate, export, info, predict, serve, train, video, zoo
 from fastgaze.errors import FastGazeError
 
 app = typer.Typer(
@@ -30,11 +30,14 @@ app.command("export")(export.export)
 app.command("demo")(demo.demo)
 app.add_typer(data.app, name="data")
 app.command("evaluate")(evaluate.evaluate)
+app.command("submit")(evaluate.submit)
 app.command("teacher")(train.teacher)
 app.command("distill")(train.distill)
 app.command("prune")(train.prune)
+app.command("sweep")(train.sweep)
 app.command("serve")(serve.serve)
 app.command("video")(video.video)
+app.command("batch")(batch.batch)
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,10 +8,10 @@ from time import perf_counter
 from typing import Any
 
 from fastgaze.errors import ArgumentError, DataError
+from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.image import Size
 from fastgaze.runtime.predictor import CenterBias, Predictor, load
-from fastgaze.runtime.video.clock import Clock
 from fastgaze.runtime.video.overlay import Painter, heat_size
 from fastgaze.runtime.video.reader import Reader, frame_size
 from fastgaze.runtime.video.watch import Seen, Watch, watch

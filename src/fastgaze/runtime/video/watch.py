@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.errors import ArgumentError
+from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.image import Size
 from fastgaze.runtime.predictor import Array, Predictor
-from fastgaze.runtime.video.clock import Clock
 from fastgaze.runtime.video.reader import frame_size, frame_time
 
 CUT = 0.35

@@ -1,0 +1,92 @@
+"""Files anywhere fsspec reaches: read, list, and write so that a name stands for a whole file or for nothing."""
+
+import os
+import uuid
+from typing import Any
+
+from fastgaze.errors import DataError, require
+
+TEMPORARY = "_tmp-"
+"""Names that begin so are half-written; Parquet readers skip names with an underscore."""
+
+
+def split_url(url: str) -> tuple[Any, str]:
+    """(file system, path in it) of a path or URL such as ``s3://bucket/folder``."""
+    fsspec = require("fsspec", "batch")
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise DataError(f"cannot open {url}: {error}") from error
+    return system, path
+
+
+def is_local(system: Any) -> bool:
+    """Whether paths of this file system are paths of this machine."""
+    return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
+
+
+def full_name(system: Any, path: str) -> str:
+    """The path by which any other process can open the file: absolute, or with its protocol."""
+    return os.path.abspath(path) if is_local(system) else str(system.unstrip_protocol(path))
+
+
+def read_bytes(url: str) -> bytes:
+    """The whole file."""
+    system, path = split_url(url)
+    # A pipe or a device could block for ever.
+    if is_local(system) and os.path.exists(path) and not os.path.isfile(path):
+        raise DataError(f"{path} is no regular file")
+    content: bytes = system.cat_file(path)
+    return content
+
+
+class Folder:
+    """The output folder."""
+
+    def __init__(self, url: str) -> None:
+        self._system, self._root = split_url(url)
+        self.url = full_name(self._system, self._root)
+
+    def names(self) -> set[str]:
+        """Names of the files in it; none if it does not exist."""
+        self._system.invalidate_cache()
+        try:
+            return {str(path).rsplit("/", 1)[-1] for path in self._system.ls(self._root, detail=False)}
+        except FileNotFoundError:
+            return set()
+
+    def read(self, name: str) -> bytes:
+        """The content of one file."""
+        content: bytes = self._system.cat_file(self._path(name))
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write under a temporary name, then rename: nobody ever sees half a file."""
+        temporary = self._path(f"{TEMPORARY}{uuid.uuid4().hex}")
+        try:
+            self._system.makedirs(self._root, exist_ok=True)
+            if is_local(self._system):
+                _write_through(temporary, content)
+                os.replace(temporary, self._path(name))
+            else:
+                self._system.pipe_file(temporary, content)
+                self._system.mv(temporary, self._path(name))
+        except OSError as error:
+            raise DataError(f"cannot write {self._path(name)}: {error.strerror or error}") from error
+
+    def clean(self) -> None:
+        """Remove what killed writers left behind; only when no one else writes here."""
+        for name in self.names():
+            if name.startswith(TEMPORARY):
+                self._system.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+
+def _write_through(path: str, content: bytes) -> None:
+    """To the disk itself, so that a name never outlives its content in a power cut."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

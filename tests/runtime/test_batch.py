@@ -1,0 +1,286 @@
+"""Batch: right rows, bad images as rows, both engines alike, and every image exactly once whatever is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from fastgaze.errors import ArgumentError, DataError
+from fastgaze.export import Facts, export_onnx
+from fastgaze.runtime.batch import Options, run
+from fastgaze.runtime.batch.inputs import find_images
+from fastgaze.runtime.batch.job import Shard
+from fastgaze.runtime.batch.local import _Pool
+from fastgaze.runtime.batch.store import Folder
+from fastgaze.runtime.batch.work import DIED, Setup, Worker
+from fastgaze.runtime.metadata import WorkingSize
+from fastgaze.runtime.predictor import load
+from tests.small_models import bright_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Looks at bright things, at a small working size."""
+    path = tmp_path_factory.mktemp("model") / "tiny.onnx"
+    export_onnx(bright_model(sigma=4.0), path, Facts("tiny", working_size=WorkingSize(pixels=96 * 128)))
+    return str(path)
+
+
+def _picture(index: int, size: tuple[int, int] = (96, 128)) -> Image.Image:
+    """Dark with one bright square, whose place follows from ``index``."""
+    pixels = np.full((*size, 3), 40, np.uint8)
+    x, y = 8 + 13 * index % (size[1] - 40), 8 + 7 * index % (size[0] - 40)
+    pixels[y : y + 24, x : x + 24] = 255
+    return Image.fromarray(pixels)
+
+
+def _fill(folder: Path, count: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for index in range(count):
+        _picture(index).save(folder / f"{index:05d}.jpg")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = _fill(tmp_path_factory.mktemp("batch") / "images", 40)
+    (folder / "below").mkdir()
+    _picture(3, (300, 900)).save(folder / "below" / "wide.png")
+    (folder / "broken.jpg").write_bytes((folder / "00000.jpg").read_bytes()[:200])
+    (folder / "text.png").write_text("no image")
+    (folder / "notes.txt").write_text("not to be read")
+    return folder
+
+
+def _rows(output: str | Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(str(output)).to_pylist()
+    return sorted(rows, key=lambda row: row["path"])
+
+
+def _work(model: str, output: Path, options: Options) -> Worker:
+    return Worker(Setup(str(output), Path(model).read_bytes(), options))
+
+
+def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Path, model: str, tmp_path: Path) -> None:
+    options = Options(ratios=("1:1", "4:3"), density=(12, 16), shard=15)
+    summary = run(str(images), str(tmp_path / "out"), model, options, workers=1)
+    assert (summary.images, summary.done, summary.errors) == (43, 43, 2)
+    assert set(summary.split) == {"read", "decode", "prepare", "network", "tail", "describe", "write"}
+    rows = {Path(row["path"]).name: row for row in _rows(tmp_path / "out")}
+    assert len(rows) == 43
+    for name in ("broken.jpg", "text.png"):
+        assert "\n" not in rows[name]["error"]
+        assert rows[name]["width"] is rows[name]["peaks"] is rows[name]["log_density"] is None
+    row = rows["00005.jpg"]
+    assert row["error"] is None
+    assert (row["height"], row["width"]) == (96, 128)
+    assert abs(row["peaks"][0]["x"] - (8 + 65 + 12)) < 10
+    assert abs(row["peaks"][0]["y"] - (8 + 35 + 12)) < 10
+    assert len(row["log_density"]) == 12 * 16
+    assert abs(np.exp(np.array(row["log_density"], np.float64)).sum() - 1) < 1e-3
+    assert [crop["ratio"] for crop in row["crops"]] == ["1:1", "4:3"]
+    assert row["confidence"] == row["crops"][0]["confidence"] > 0
+
+
+def test_positions_are_pixels_of_the_picture_even_if_the_map_is_smaller(
+    images: Path, model: str, tmp_path: Path
+) -> None:
+    worker = _work(model, tmp_path, Options(ratios=("1:1",)))
+    worker(Shard("part.parquet", (str(images / "below" / "wide.png"),)))
+    row = _rows(tmp_path)[0]
+    gaze = load(model, threads=1).predict(images / "below" / "wide.png")
+    crop, peak = row["crops"][0], row["peaks"][0]
+    box = (crop["left"], crop["top"], crop["right"], crop["bottom"])
+    assert (row["height"], row["width"]) == (300, 900)
+    assert (box[2] - box[0], box[3] - box[1]) == (300, 300)
+    assert abs(peak["x"] - gaze.peaks(1)[0].x) < 12
+    assert gaze.mass(box) == pytest.approx(crop["mass"], abs=0.02)
+    assert gaze.mass(box) > 0.97 * gaze.mass(gaze.crop("1:1")[0].box)
+    assert peak["density"] == pytest.approx(gaze.peaks(1)[0].density, rel=0.15)
+
+
+def test_a_second_start_does_nothing_and_a_grown_folder_only_what_is_new(model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 12), str(tmp_path / "out")
+    run(str(folder), output, model, Options(shard=5), workers=1)
+    files = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert run(str(folder), output, model, Options(shard=5), workers=1).done == 0
+    _picture(77).save(folder / "00000a.jpg")
+    grown = run(str(folder), output, model, Options(shard=5), workers=1)
+    assert (grown.images, grown.done) == (13, 1)
+    assert Counter(row["path"] for row in _rows(output)) == Counter(str(path) for path in folder.iterdir())
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert files.items() <= after.items()
+
+
+def test_only_missing_shards_are_done_again(model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 12), tmp_path / "out"
+    run(str(folder), str(output), model, Options(shard=5), workers=1)
+    before = _rows(output)
+    (output / "part-0000-000001.parquet").unlink()
+    assert run(str(folder), str(output), model, Options(shard=5), workers=1).done == 5
+    assert _rows(output) == before
+
+
+def test_another_job_in_the_same_folder_is_refused(images: Path, model: str, tmp_path: Path) -> None:
+    folder = _fill(tmp_path / "images", 2)
+    run(str(folder), str(tmp_path / "out"), model, Options(peaks=2), workers=1)
+    with pytest.raises(ArgumentError, match="another peaks"):
+        run(str(folder), str(tmp_path / "out"), model, Options(peaks=3), workers=1)
+    (tmp_path / "mine").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "mine" / "data.parquet")
+    with pytest.raises(DataError, match="something else"):
+        run(str(folder), str(tmp_path / "mine"), model, workers=1)
+
+
+def test_inputs_are_folders_globs_lists_parquet_or_one_image(images: Path, tmp_path: Path) -> None:
+    everything = find_images(str(images))
+    assert len(everything) == 43
+    assert everything == sorted(everything)
+    assert len(find_images(str(images / "0000*.jpg"))) == 10
+    some = [str(images / "00003.jpg"), str(images / "00001.jpg"), str(images / "00003.jpg")]
+    (tmp_path / "list.txt").write_text("\n".join(some) + "\n\n")
+    pq.write_table(pa.table({"path": some}), tmp_path / "list.parquet")
+    assert find_images(str(tmp_path / "list.txt")) == some[:2]
+    assert find_images(str(tmp_path / "list.parquet")) == some[:2]
+    assert find_images(some[0]) == some[:1]
+    pq.write_table(pa.table({"name": some}), tmp_path / "other.parquet")
+    for source, message in [
+        (tmp_path / "nothing", "give a folder"),
+        (tmp_path / "other.parquet", "column 'path'"),
+        (tmp_path, "no images"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            find_images(str(source))
+
+
+def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    for index in range(3):
+        with memory.open(f"/photos/{index}.png", "wb") as file:
+            _picture(index).save(file, "PNG")
+    found = find_images("memory://photos")
+    assert found == [f"memory:///photos/{index}.png" for index in range(3)]
+    worker = Worker(Setup("memory://rows", Path(model).read_bytes(), Options()))
+    done = worker(Shard("part-0.parquet", (*found, "memory:///photos/none.png")))
+    assert (done.images, done.errors) == (4, 1)
+    rows = pq.read_table(memory.open("/rows/part-0.parquet", "rb")).to_pylist()
+    assert [row["path"] for row in rows] == [*found, "memory:///photos/none.png"]
+    assert Folder("memory://rows").names() == {"part-0.parquet"}
+    memory.rm("/photos", recursive=True)
+    memory.rm("/rows", recursive=True)
+
+
+def test_an_image_over_which_workers_died_twice_gets_a_row_that_says_so(model: str, tmp_path: Path) -> None:
+    folder = _fill(tmp_path / "images", 3)
+    worker = _work(model, tmp_path / "out", Options())
+    shard = Shard("part.parquet", tuple(map(str, sorted(folder.iterdir()))))
+    pool = _Pool([shard], Setup("", b"", Options()))
+    assert pool._after_death(shard, -1) == shard
+    assert pool._after_death(shard, 1) == shard
+    again = pool._after_death(shard, 1)
+    assert worker(again).errors == 1
+    assert [row["error"] for row in _rows(tmp_path / "out")] == [None, DIED, None]
+
+
+def test_an_output_that_cannot_be_written_is_one_error(images: Path, model: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot write"):
+        run(str(images), "/proc/nowhere", model, workers=1)
+
+
+_DRIVER = """
+import json, sys
+from fastgaze.runtime.batch import Options, run
+if __name__ == "__main__":
+    source, output, model, engine, shard = sys.argv[1:]
+    summary = run(source, output, model, Options(shard=int(shard)), engine, workers=2)
+    print(json.dumps(summary.to_json()))
+"""
+
+
+def _start(folder: Path, output: Path, model: str, engine: str, shard: int) -> subprocess.Popen[bytes]:
+    script = output.parent / "driver.py"
+    script.write_text(_DRIVER)
+    arguments = [sys.executable, str(script), str(folder), str(output), model, engine, str(shard)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def _workers_of(driver: int) -> list[int]:
+    """Process ids of a driver's worker processes."""
+    children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _wait_for_shards(output: Path, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(list(output.glob("part-*.parquet"))) < count:
+        assert time.monotonic() < deadline, "the job makes no progress"
+        time.sleep(0.01)
+
+
+def _kill_worker_then_driver_then_finish(folder: Path, count: int, model: str, tmp_path: Path, shard: int) -> None:
+    output, shards = tmp_path / "out", count // shard
+    with _start(folder, output, model, "local", shard) as driver:
+        _wait_for_shards(output, shards // 5)
+        os.kill(_workers_of(driver.pid)[0], signal.SIGKILL)
+        _wait_for_shards(output, 2 * shards // 5)
+        orphans = _workers_of(driver.pid)
+        driver.kill()
+    assert len(orphans) == 2, "the killed worker was not replaced"
+    assert len(list(output.glob("part-*.parquet"))) < shards
+    with _start(folder, output, model, "local", shard) as driver:
+        report = json.loads(driver.communicate(timeout=300)[0])
+    assert 0 < report["done"] < count
+    paths = Counter(row["path"] for row in _rows(output))
+    assert paths == Counter(str(path) for path in folder.iterdir())
+    assert not [name for name in os.listdir(output) if name.startswith("_tmp")]
+
+
+def test_every_image_exactly_once_after_kill_9_of_a_worker_and_of_the_driver(model: str, tmp_path: Path) -> None:
+    folder = _fill(tmp_path / "images", 300)
+    _kill_worker_then_driver_then_finish(folder, 300, model, tmp_path, shard=10)
+
+
+@pytest.mark.slow
+def test_5000_images_exactly_once_after_kill_9(model: str, tmp_path: Path) -> None:
+    folder = _fill(tmp_path / "images", 5000)
+    _kill_worker_then_driver_then_finish(folder, 5000, model, tmp_path, shard=50)
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_rows_and_goes_on_where_the_local_engine_stopped(
+    images: Path, model: str, tmp_path: Path
+) -> None:
+    run(str(images), str(tmp_path / "local"), model, Options(shard=10), workers=1)
+    (tmp_path / "ray").mkdir()
+    with _start(images, tmp_path / "ray" / "out", model, "ray", 10) as driver:
+        report = json.loads(driver.communicate(timeout=600)[0])
+    assert (report["engine"], report["done"], report["errors"]) == ("ray", 43, 2)
+    assert _rows(tmp_path / "ray" / "out") == _rows(tmp_path / "local")
+    assert {path.name for path in (tmp_path / "ray" / "out").iterdir()} == {
+        path.name for path in (tmp_path / "local").iterdir()
+    }
+    (tmp_path / "ray" / "out" / "part-0000-000002.parquet").unlink()
+    assert run(str(images), str(tmp_path / "ray" / "out"), model, Options(shard=10), workers=1).done == 10
+    assert _rows(tmp_path / "ray" / "out") == _rows(tmp_path / "local")
+
+
+def test_options_out_of_range_are_refused(images: Path, model: str, tmp_path: Path) -> None:
+    for wrong in ({"shard": 0}, {"peaks": 0}, {"ratios": ("wide",)}, {"density": (0, 5)}):
+        with pytest.raises(ArgumentError):
+            Options(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="engine"):
+        run(str(images), str(tmp_path), model, engine="spark")
+    with pytest.raises(ArgumentError, match="address"):
+        run(str(images), str(tmp_path), model, address="auto")
