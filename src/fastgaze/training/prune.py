@@ -78,7 +78,8 @@ def prune_while_training(
 ) -> list[Path]:
     """Prune ``model`` in place down to the lowest mark; returns the snapshots, largest first.
 
-    ``folder/last.safetensors`` is the network at the end. Killed at any point and started again with the same fresh model, the run goes on after its last round.
+    ``folder/last.safetensors`` is the network at the end. Killed at any point and started again with the same fresh
+    model, the run goes on after its last round.
     cost: what removing a map saves, and the unit of marks; unless told, FLOPs at 640x480, and marks are GFLOP.
     """
     channels_last(model.to(device()))

@@ -1,8 +1,8 @@
 """Random search over beta and the number of pruned maps, as in the paper, by one machine or many.
 
 Every trial prunes the same student its own way, fine-tunes what is left and reports (validation loss, GFLOP). The study
-lives in a database: SQLite for one machine, PostgreSQL for many workers on one study. A killed worker's unfinished
-trial is given to the next one.
+lives in a database: SQLite for one machine, PostgreSQL for many workers on one study. Only finished trials count, so
+what a killed worker left open is made up for by the others.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,6 @@ class SweepSettings:
     beta: tuple[float, float] = (3e-4, 3e-1)
     removed: tuple[float, float] = (0.3, 0.95)
     unregularised: float = 0.25
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def run_sweep(
     """
     optuna = require("optuna", "train")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = open_study(url, name, settings.seed)
+    study = open_study(url, name)
 
     def objective(drawn: Any) -> tuple[float, float]:
         chosen = draw(drawn, maps, base, settings)
@@ -78,28 +77,28 @@ def run_sweep(
         return loss, gflop
 
     enough = optuna.study.MaxTrialsCallback(trials, states=(optuna.trial.TrialState.COMPLETE,))
-    if len(points(study)) < trials:
-        study.optimize(objective, callbacks=[enough])
-    return points(study)
-
-
-def open_study(url: str, name: str, seed: int) -> Any:
-    """The study in a database, made if it is not there; trials whose worker died are retried."""
-    optuna = require("optuna", "train")
-    # A worker that says nothing for two minutes is taken for dead.
-    retry = optuna.storages.RetryFailedTrialCallback(max_retry=3)
     try:
-        storage = optuna.storages.RDBStorage(
-            _driver(url), heartbeat_interval=30, grace_period=120, failed_trial_callback=retry
-        )
+        if len(points(study)) < trials:
+            study.optimize(objective, callbacks=[enough])
+        return points(study)
+    finally:
+        study._storage.remove_session()
+
+
+def open_study(url: str, name: str) -> Any:
+    """The study in a database, made if it is not there."""
+    optuna = require("optuna", "train")
+    NullPool = require("sqlalchemy.pool", "train").NullPool
+    try:
         return optuna.create_study(
             study_name=name,
-            storage=storage,
+            # No pool: a connection is closed as soon as it is not needed.
+            storage=optuna.storages.RDBStorage(_driver(url), engine_kwargs={"poolclass": NullPool}),
             load_if_exists=True,
             directions=["minimize", "minimize"],
-            sampler=optuna.samplers.RandomSampler(),
+            sampler=optuna.samplers.RandomSampler(),  # no seed: workers must not draw the same trials
         )
-    except (optuna.exceptions.StorageInternalError, ImportError) as error:
+    except (require("sqlalchemy.exc", "train").SQLAlchemyError, ImportError) as error:
         raise ArgumentError(f"no study at {url}: {str(error).splitlines()[0]}") from error
 
 

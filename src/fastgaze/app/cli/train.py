@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from fastgaze.app.cli.common import err, out, print_json, progress
 from fastgaze.errors import require
@@ -59,6 +60,42 @@ def prune(config: ConfigFile, start: Start, out_folder: Out, json: Json = False)
 
     snapshots = prune_student(settings, start, out_folder, report=report)
     _result({"snapshots": [str(path) for path in snapshots]}, json)
+
+
+def sweep(
+    config: ConfigFile,
+    start: Start,
+    out_folder: Out,
+    trials: Annotated[int, typer.Option(help="Finished trials that the study shall have in all.")] = 20,
+    study: Annotated[str, typer.Option(help="Name of the study.")] = "sweep",
+    storage: Annotated[
+        str, typer.Option(help="Database URL; postgresql://... lets many machines work on one study.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Random search over beta and the number of pruned maps; several workers may share one study."""
+    settings = _read(config)
+    from fastgaze.evaluation.figures import pareto_figure
+    from fastgaze.training.sweep import Point, SweepSettings, pareto, run_sweep, student_trial, summary
+
+    out_folder.mkdir(parents=True, exist_ok=True)
+
+    def report(point: Point) -> None:
+        err.print(f"trial {point.number}: beta {point.beta:.2g}, {point.gflop:.2f} GFLOP, loss {point.loss:.4f}")
+
+    trial, maps = student_trial(settings, start)
+    url = storage or f"sqlite:///{out_folder.resolve() / 'study.db'}"
+    found = run_sweep(trial, maps, settings.prune, SweepSettings(), url, study, trials, out_folder, report)
+    front = {point.number for point in pareto(found)}
+    pareto_figure([(p.gflop, p.loss, p.objective) for p in found], out_folder / "pareto.png")
+    if json:
+        print_json(summary(found))
+        return
+    table = Table("trial", "beta", "removed maps", "GFLOP", "loss", "Pareto")
+    for p in found:
+        cells = (str(p.number), f"{p.beta:.2g}", str(p.removed), f"{p.gflop:.2f}", f"{p.loss:.4f}")
+        table.add_row(*cells, "yes" if p.number in front else "")
+    out.print(table)
 
 
 def _read(path: Path) -> "Config":

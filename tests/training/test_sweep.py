@@ -1,0 +1,115 @@
+"""The sweep: random search on SQLite, and two workers on one real PostgreSQL."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastgaze.errors import ArgumentError
+from fastgaze.training.prune import PruneSettings
+from fastgaze.training.sweep import Point, SweepSettings, open_study, pareto, run_sweep
+
+MAPS = 2803
+BASE = PruneSettings(steps=3)
+
+
+def arithmetic_trial(settings: PruneSettings, _folder: Path) -> tuple[float, float]:
+    """Loss and cost by a formula: regularised pruning is cheaper at the same loss."""
+    left = 1 - settings.remove / MAPS
+    return 5 - left, 90 * left * (0.5 if settings.beta else 1.0)
+
+
+def _sweep(url: str, folder: Path, trials: int) -> list[Point]:
+    return run_sweep(arithmetic_trial, MAPS, BASE, SweepSettings(), url, "test", trials, folder)
+
+
+def test_a_sweep_draws_within_its_bounds_and_resumes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    assert len(_sweep(url, tmp_path, 5)) == 5
+    found = _sweep(url, tmp_path, 30)
+    assert len(found) == 30
+    assert {p.number for p in found} == set(range(30))
+    assert all(0.3 * MAPS - 1 <= p.removed <= 0.95 * MAPS + 1 for p in found)
+    assert all(3e-4 <= p.beta <= 3e-1 for p in found if p.objective == "beta")
+    assert {p.objective for p in found} == {"beta", "none"}
+    assert len(_sweep(url, tmp_path, 10)) == 30
+
+
+def test_the_front_holds_what_nothing_else_beats(tmp_path: Path) -> None:
+    def point(number: int, loss: float, gflop: float) -> Point:
+        return Point(number, "beta", 0.1, 10, loss, gflop, "")
+
+    found = [point(0, 3.0, 10), point(1, 2.0, 20), point(2, 2.5, 30), point(3, 1.0, 40), point(4, 3.5, 10)]
+    assert [p.number for p in pareto(found)] == [0, 1, 3]
+
+
+def test_a_database_that_is_not_there_is_one_clear_line() -> None:
+    with pytest.raises(ArgumentError, match=r"no study at postgresql://nobody@127\.0\.0\.1:9"):
+        open_study("postgresql://nobody@127.0.0.1:9/none?connect_timeout=2", "test")
+
+
+def _postgres_command(name: str) -> str:
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")) or [Path(shutil.which(name) or "")]
+    if not found[-1].is_file():
+        pytest.skip("no PostgreSQL server here: apt-get install postgresql (CI has it)")
+    return str(found[-1])
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """A PostgreSQL of the test's own on a free port of the loopback; gives its URL."""
+    initdb, server = _postgres_command("initdb"), _postgres_command("pg_ctl")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = Path(tempfile.mkdtemp(prefix="fastgaze-postgres-"))
+    # The server refuses to run as root; Debian's package brings a user for it.
+    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if as_user:
+        shutil.chown(folder, "postgres", "postgres")
+    options = f"-p {port} -k '' -h 127.0.0.1 -c fsync=off"
+    run = [*as_user, server, "-D", str(folder)]
+    subprocess.run(
+        [*as_user, initdb, "-D", str(folder), "-A", "trust", "-U", "gaze"], check=True, capture_output=True, cwd="/"
+    )
+    subprocess.run(
+        [*run, "-o", options, "-l", str(folder / "log"), "-w", "start"], check=True, capture_output=True, cwd="/"
+    )
+    try:
+        yield f"postgresql://gaze@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*run, "-m", "immediate", "stop"], check=True, capture_output=True, cwd="/")
+        shutil.rmtree(folder)
+
+
+_WORKER = """
+import sys, time
+from pathlib import Path
+from fastgaze.training.sweep import SweepSettings, run_sweep
+from tests.training.test_sweep import BASE, MAPS, arithmetic_trial
+def trial(settings, folder):
+    time.sleep(0.05)
+    return arithmetic_trial(settings, folder)
+done = []
+run_sweep(trial, MAPS, BASE, SweepSettings(), sys.argv[1], "test", 16, Path(sys.argv[2]), done.append)
+print(*(point.number for point in done))
+"""
+
+
+def test_two_workers_share_one_study_in_postgresql(postgres: str, tmp_path: Path) -> None:
+    open_study(postgres, "test")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", _WORKER, postgres, str(tmp_path)]
+    workers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    numbers = [[int(n) for n in worker.communicate(timeout=120)[0].split()] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0]
+    assert all(numbers), "one worker did nothing"
+    assert not set(numbers[0]) & set(numbers[1]), "a trial ran twice"
+    found = _sweep(postgres, tmp_path, 16)
+    assert {p.number for p in found} == set(numbers[0]) | set(numbers[1])
