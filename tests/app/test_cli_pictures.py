@@ -222,3 +222,20 @@ def test_verbs_end_cleanly_when_the_reader_of_a_pipe_goes_away(photos: Path, bri
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert b"Traceback" not in done.stderr
+
+
+def test_results_go_to_stdout_while_a_progress_bar_runs_on_the_terminal(photos: Path, bright_file: Path) -> None:
+    terminal, other_end = os.openpty()
+    command = [sys.executable, "-m", "fastgaze", "predict", str(photos / "a.jpg"), str(photos / "below" / "b.png")]
+    done = subprocess.run(
+        [*command, "--model", str(bright_file)],
+        stdout=subprocess.PIPE,
+        stderr=other_end,
+        check=True,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(other_end)
+    shown = os.read(terminal, 100_000)
+    os.close(terminal)
+    assert [line.split(b":")[0][-5:] for line in done.stdout.splitlines()] == [b"a.jpg", b"b.png"]
+    assert b"predict" in shown

@@ -157,7 +157,9 @@ class GazeMap:
         photo = open_picture(source).rgb(at_least=self.size)
         if photo.size != (width, height):
             photo = photo.resize((width, height), Image.Resampling.BILINEAR)
-        return Image.composite(colors, photo, Image.fromarray((levels * np.float32(opacity)).astype(np.uint8)))
+        # The square root lets weaker places show through as well.
+        alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
+        return Image.composite(colors, photo, Image.fromarray(alpha[levels]))
 
     def to_json(self, peaks: int = 5) -> dict[str, Any]:
         """Size, peaks and information as plain values; the map itself is saved with ``save("name.npy")``."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from typing import Any
 
 import typer
@@ -37,4 +38,6 @@ def progress() -> Progress:
         TimeRemainingColumn(),
         console=err,
         disable=not err.is_terminal,
+        # rich would send stdout to this bar's console, so results meant for a file or a pipe would land on stderr.
+        redirect_stdout=sys.stdout.isatty(),
     )
