@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -83,3 +83,38 @@ def _print_table(result: "Evaluation") -> None:
     out.print("log_likelihood: nats; log_likelihood_bits: bits over uniform; information_gain: bits over centre bias")
     if result.skipped:
         err.print(f"skipped {len(result.skipped)} images without fixations: {', '.join(result.skipped[:5])} ...")
+
+
+def submit(
+    model: Annotated[list[str], typer.Argument(help=_MODEL_HELP)],
+    images: Annotated[Path, typer.Option(help="Folder of the benchmark's images.")],
+    out_path: Annotated[
+        Path,
+        typer.Option("--out", help=".hdf5: log densities (MIT/Tuebingen); .zip or folder: 8-bit maps (older MIT)."),
+    ],
+    center_bias: Annotated[str, typer.Option(help="model or none.")] = "model",
+    size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH at which the model works.")] = None,
+    map: Annotated[str, typer.Option(help="Of 8-bit files: density or log.")] = "density",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Predict a benchmark's images and write the file that the benchmark takes."""
+    from fastgaze.errors import ArgumentError
+    from fastgaze.evaluation.adapters import open_model
+    from fastgaze.evaluation.submit import submit as run
+
+    if center_bias not in ("model", "none"):
+        raise ArgumentError(f"no centre bias {center_bias!r}; choose model or none")
+    working = parse_size(size) if size else None
+    opened = open_model(model, resized=working is not None, threads=threads)
+    with progress() as bar:
+
+        def track(files: Iterable[Path]) -> Iterable[Path]:
+            return bar.track(list(files), description="submit")
+
+        bias: Literal["model"] | None = "model" if center_bias == "model" else None
+        count = run(opened, images, out_path, bias, working, map, track)
+    if json:
+        print_json({"images": count, "out": str(out_path), "model": model, "center_bias": center_bias, "size": working})
+    else:
+        out.print(f"{count} images -> {out_path}", soft_wrap=True, markup=False)
