@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,6 +51,8 @@ def serve(
     predictors = _load(model or [], engine, threads)
     app = api.create_app(predictors, limits, workers, _examples(examples))
     listening = run.bind(host, port)
+    # Pillow warns about every odd file that a client sends; the client gets an answer instead.
+    warnings.filterwarnings("ignore", module="PIL")
     run.log_to(sys.stderr, logging.WARNING if quiet else logging.INFO)
     names = ", ".join(predictor.name for predictor in predictors)
     typer.echo(f"fastgaze serves {names} at {run.address(listening)} (Ctrl+C stops)", err=True)

@@ -77,13 +77,14 @@ def _check(image: Image.Image, limits: Limits) -> None:
     if image.format not in SERVED_FORMATS:
         raise _not_a_picture()
     if image.width * image.height > limits.pixels:
-        size, most = f"{image.width}x{image.height} pixels", f"{limits.pixels / 1e6:g} megapixels"
-        raise ApiError(413, "too_many_pixels", f"the picture has {size}; at most {most} are taken")
+        most = f"{limits.pixels / 1e6:g} megapixels"
+        message = f"the picture has {image.width}x{image.height} pixels; at most {most} are taken"
+        raise ApiError(413, "too_many_pixels", message)
 
 
 def _refusal(error: ImageError) -> ApiError:
     if isinstance(error, ImageTooLargeError):
-        return ApiError(413, "too_many_pixels", "the picture has far more pixels than are taken; scale it down")
+        return ApiError(413, "too_many_pixels", "the picture has far more pixels, in all or a side, than are taken")
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
 
 

@@ -118,7 +118,8 @@ def log_to(stream: Any, level: int) -> None:
     """Send the log of the server and of uvicorn to ``stream``, escaped."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
-    for name in ("fastgaze.server", "uvicorn.error"):
+    levels = {"fastgaze.server": level, "uvicorn.error": max(level, logging.WARNING), "python_multipart": logging.ERROR}
+    for name, least in levels.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level if name == "fastgaze.server" else max(level, logging.WARNING))
+        logger.setLevel(least)
