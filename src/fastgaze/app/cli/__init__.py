@@ -11,7 +11,22 @@ from typing import Annotated
 import typer
 
 from fastgaze import __version__
-from fastgaze.app.cli import batch, bench, crop, data, demo, evaluate, export, info, predict, serve, train, video, zoo
+from fastgaze.app.cli import (
+    batch,
+    bench,
+    crop,
+    data,
+    demo,
+    evaluate,
+    export,
+    info,
+    predict,
+    roi,
+    serve,
+    train,
+    video,
+    zoo,
+)
 from fastgaze.errors import FastGazeError
 
 app = typer.Typer(
@@ -37,6 +52,7 @@ app.command("prune")(train.prune)
 app.command("sweep")(train.sweep)
 app.command("serve")(serve.serve)
 app.command("video")(video.video)
+app.command("roi")(roi.roi)
 app.command("batch")(batch.batch)
 
 
