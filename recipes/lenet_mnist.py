@@ -13,6 +13,7 @@ import argparse
 import copy
 import json
 import math
+import re
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -40,6 +41,8 @@ from fastgaze.pruning import (
 )
 
 MEGA = 1e6  # beta is loss per million FLOPs
+STAR, FIXED, ZERO = "Fisher (beta*)", "Fisher (beta > 0)", "Fisher (beta = 0)"
+PUSHED = [10.0, 5.0, 3.0]  # per cent of the cost
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Plan:
     prune_batch: int = 64
     prune_rate: float = 0.0025
     steps: int = 10
-    maps: int = 2
+    maps: int = 3
     betas: tuple[float, ...] = (0.01,)
     limit: int | None = None
 
@@ -144,8 +147,8 @@ def fit(net: nn.Module, data: Data, plan: Plan, optimizer: torch.optim.Optimizer
 
 def prune_maps(
     net: LeNet5, data: Data, plan: Plan, objective: Objective, targets: list[float]
-) -> Iterator[tuple[float, LeNet5, Pruner]]:
-    """Prune while training; yields a copy of the network whenever its cost has come down to a target (per cent)."""
+) -> Iterator[tuple[float, Pruner]]:
+    """Prune while training; stops whenever the cost has come down to a target (per cent) and yields it."""
     optimizer = sgd(net, plan, plan.prune_rate)
     graph = ChannelGraph.trace(net, data.train[0][:1])
     pruner = Pruner(graph, objective=objective, cost=Flops(), optimizer=optimizer)
@@ -163,7 +166,7 @@ def prune_maps(
     for target in targets:
         limit = Until(cost=target / 100 * pruner.history.cost)
         run(pruner, step, limit, steps=plan.steps, maps=plan.maps)
-        yield 100 * pruner.total_cost / pruner.history.cost, copy.deepcopy(net), pruner
+        yield 100 * pruner.total_cost / pruner.history.cost, pruner
 
 
 def endless(passes: Callable[[], Iterator[tuple[Tensor, Tensor]]]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -262,20 +265,29 @@ class Workbench:
             self.add(row(self.seed, "unpruned", 100.0, net, self.data, 100.0))
         return net
 
-    def maps(self, method: str, objective: Objective, targets: list[float], beta: float | None = None) -> None:
-        """One pruning run down to the lowest target; the network is tuned and scored at each."""
-        if all(self.has(method, target, beta) for target in targets):
+    def snapshot(self, method: str, target: float) -> Path:
+        return self.path.parent / f"{re.sub('[^a-z0-9.]+', '-', method.lower())}-{target:g}-seed{self.seed}.safetensors"
+
+    def prune(self, method: str, objective: Objective, targets: list[float]) -> None:
+        """One pruning run down to the lowest target; the network is kept at each, to be tuned by itself."""
+        if all(self.snapshot(method, target).exists() for target in targets):
             return
         net = self.unpruned()
-        for target, (cost, pruned, pruner) in zip(
+        for target, (cost, pruner) in zip(
             targets, prune_maps(net, self.data, self.plan, objective, targets), strict=True
         ):
-            state = torch.get_rng_state()  # tuning one snapshot does not change the pruning run
-            fit(pruned, self.data, self.plan)
-            if not self.has(method, target, beta):
-                found = row(self.seed, method, target, pruned, self.data, cost)
-                self.add({**found, "beta": beta, "removed": len(pruner.history.removed)})
-            torch.set_rng_state(state)
+            facts = {"cost_percent": cost, "removed": len(pruner.history.removed)}
+            save_checkpoint(net, self.snapshot(method, target), facts)
+
+    def tune(self, method: str, target: float, beta: float | None = None) -> None:
+        """Train the pruned network at ``target`` per cent and add its row."""
+        if self.has(method, target, beta):
+            return
+        found, facts = load_checkpoint(self.snapshot(variant(method, beta), target))
+        net = channels_last(found)
+        torch.manual_seed(self.seed)
+        fit(net, self.data, self.plan)
+        self.add({**row(self.seed, method, target, net, self.data, facts["cost_percent"]), "beta": beta, **facts})
 
     def parameters(self, method: str, fisher: bool, target: float) -> None:
         if not self.has(method, target):
@@ -284,16 +296,30 @@ class Workbench:
             self.add(row(self.seed, method, target, net, self.data, cost))
 
     def table(self) -> None:
-        """Maps: the paper's three rows, and further down."""
-        self.maps("Fisher (beta*)", BetaStar(), [17.0, 10.0, 5.0, 3.0])
+        """The paper's rows."""
+        self.prune(STAR, BetaStar(), [17.0, *PUSHED])
+        self.tune(STAR, 17.0)
         for beta in self.plan.betas:
-            self.maps("Fisher (beta > 0)", Beta(beta, unit=MEGA), [10.0, 5.0, 3.0], beta)
-        self.maps("Fisher (beta = 0)", NoCost(), [26.0])
+            self.prune(variant(FIXED, beta), Beta(beta, unit=MEGA), PUSHED)
+            self.tune(FIXED, 10.0, beta)
+        self.prune(ZERO, NoCost(), [26.0])
+        self.tune(ZERO, 26.0)
+
+    def pushed(self) -> None:
+        """How far down it goes."""
+        for target in PUSHED:
+            self.tune(STAR, target)
+            for beta in self.plan.betas:
+                self.tune(FIXED, target, beta)
 
     def single(self) -> None:
         """Single parameters, at the cost that Han et al. report."""
         self.parameters("single parameters, Fisher", True, 16.0)
         self.parameters("single parameters, magnitude (Han et al.)", False, 16.0)
+
+
+def variant(method: str, beta: float | None) -> str:
+    return method if beta is None else f"{method} {beta:g}"
 
 
 # Table
@@ -346,10 +372,9 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     plan = TINY if options.tiny else Plan()
     benches = [Workbench(options.work, options.data, seed, plan) for seed in range(options.seeds)]
-    for bench in benches:
-        bench.table()
-    for bench in benches:
-        bench.single()
+    for stage in (Workbench.table, Workbench.pushed, Workbench.single):
+        for bench in benches:
+            stage(bench)
     summary = summarize([r for bench in benches for r in bench.rows])
     print_table(summary)
     if options.json:
