@@ -27,6 +27,7 @@ import numpy as np
 from PIL import Image
 
 FORMATS = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP", "gif": "GIF", "bmp": "BMP", "tif": "TIFF", "ppm": "PPM"}
+FORMATS |= {"avif": "AVIF", "jp2": "JPEG2000", "ico": "ICO"}
 PART = 1000  # files a process
 SECONDS = 600  # for one part; far more than it takes, so that a hang shows
 
@@ -57,7 +58,8 @@ def picture(generator: np.random.Generator, suffix: str) -> bytes:
     """A small valid file of the format that belongs to ``suffix``, in one of many modes."""
     height, width = generator.integers(1, 120, 2)
     image = Image.fromarray(generator.integers(0, 256, (height, width, 3), dtype=np.uint8))
-    modes = {"jpg": ["RGB", "L", "CMYK"], "ppm": ["RGB", "L"], "webp": ["RGB", "RGBA"]}
+    modes = {"jpg": ["RGB", "L", "CMYK"], "ppm": ["RGB", "L"], "jp2": ["RGB", "L"]}
+    modes |= {suffix: ["RGB", "RGBA"] for suffix in ("webp", "avif", "ico")}
     image = image.convert(str(generator.choice(modes.get(suffix, ["RGB", "L", "P", "1"]))))
     buffer = io.BytesIO()
     image.save(buffer, FORMATS[suffix])

@@ -144,6 +144,23 @@ def test_other_arrays_are_refused(array: np.ndarray) -> None:
         open_picture(array)
 
 
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO"])
+def test_every_format_is_read(format: str) -> None:
+    array = gradient(64, 64)
+    try:
+        content = encode(Image.fromarray(array), format)
+    except (KeyError, OSError):
+        pytest.skip(f"this Pillow writes no {format}")
+    assert np.abs(rgb(content) - array).mean() < 12
+
+
+def test_noise_is_no_picture() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        with pytest.raises(ImageError, match="known format"):
+            open_picture(generator.bytes(500))
+
+
 def test_the_image_given_is_left_as_it_was() -> None:
     content = encode(Image.fromarray(gradient(800, 800)), "JPEG")
     image = Image.open(io.BytesIO(content))

@@ -18,7 +18,7 @@ from fastgaze.errors import ArgumentError, FastGazeError
 if TYPE_CHECKING:
     from fastgaze.runtime.predictor import CenterBias, Predictor
 
-_NAMES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pnm", "avif", "jp2", "ico", "tga")
+_NAMES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pnm", "avif", "jp2", "ico")
 SUFFIXES = frozenset(f".{name}" for name in _NAMES)
 MARK = ".gaze"
 STDIN = "-"
