@@ -22,7 +22,7 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from multiprocessing.connection import Connection
@@ -34,7 +34,6 @@ from PIL import Image
 
 HEALTH_LIMIT_MS = 100.0
 GROWTH_LIMIT_MB = 64.0
-WAIT_AFTER_503 = 0.25
 
 
 @dataclass
@@ -158,8 +157,8 @@ async def one_client(port: int, bodies: list[bytes], until: float, tally: Tally,
         if not alive and connection:
             connection[1].close()
             connection = None
-        if status != "200":
-            await asyncio.sleep(WAIT_AFTER_503 * rng.uniform(0.5, 1.5))
+        if status != "200":  # Retry-After is 1
+            await asyncio.sleep(rng.uniform(0.5, 1.5))
 
 
 async def press(port: int, clients: int, seconds: float) -> Tally:
@@ -167,6 +166,7 @@ async def press(port: int, clients: int, seconds: float) -> Tally:
     bodies = [photograph(*size, seed=index) for index, size in enumerate(sizes)]
     tally, until = Tally(), time.monotonic() + seconds
     await asyncio.gather(*(one_client(port, bodies, until, tally, seed) for seed in range(clients)))
+    await asyncio.sleep(until - time.monotonic())
     return tally
 
 
@@ -229,31 +229,33 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 sys.exit(line.strip())
             port = int(found[1])
             asyncio.run(press(port, 4, 2.0))  # caches fill, arenas grow
-            return run_watched(port, server.pid, arguments)
+            idle = run_watched(port, server.pid, lambda: asyncio.run(press(port, 0, 3.0)))
+            facts = run_watched(port, server.pid, lambda: run(port, arguments))
+            return facts | {"healthz_idle_ms": idle["healthz_ms"], "hostile": arguments.hostile}
         finally:
             server.terminate()
             server.wait(30)
 
 
-def run_watched(port: int, pid: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def run(port: int, arguments: argparse.Namespace) -> Tally:
+    if arguments.hostile:
+        return asyncio.run(attack(port, arguments.hostile, arguments.seconds))
+    return asyncio.run(press(port, arguments.clients, arguments.seconds))
+
+
+def run_watched(port: int, pid: int, job: Callable[[], Tally]) -> dict[str, Any]:
     ours, theirs = multiprocessing.Pipe()
     watcher = multiprocessing.Process(target=watch, args=(port, pid, theirs))
     watcher.start()
     start = time.monotonic()
-    if arguments.hostile:
-        tally = asyncio.run(attack(port, arguments.hostile, arguments.seconds))
-    else:
-        tally = asyncio.run(press(port, arguments.clients, arguments.seconds))
+    tally = job()
     seconds = time.monotonic() - start
     ours.send("stop")
     if not ours.poll(30):
         sys.exit("the watching process does not answer")
     health, memory = ours.recv()
     watcher.join(30)
-    return summary(tally, health, memory, seconds) | {
-        "clients": 4 if arguments.hostile else arguments.clients,
-        "hostile": arguments.hostile,
-    }
+    return summary(tally, health, memory, seconds)
 
 
 # -- what it comes to -------------------------------------------------------------------------------------------------

@@ -202,6 +202,8 @@ def test_a_bad_request_is_refused_with_a_code_and_a_sentence(
         (encoded(picture())[:500], 400, "bad_picture"),
         (encoded(picture(), "JPEG")[:2000], 400, "bad_picture"),
         (encoded(picture(), "JPEG2000"), 415, "not_a_picture"),
+        (encoded(picture(), "ICO"), 415, "not_a_picture"),
+        (encoded(picture(), "PPM").replace(b"\n255\n", b"\n254\n", 1), 415, "not_a_picture"),
     ],
 )
 def test_what_is_no_whole_picture_is_refused(client: httpx.Client, content: bytes, status: int, code: str) -> None:

@@ -76,6 +76,9 @@ def _check(image: Image.Image, limits: Limits) -> None:
     """The header alone decides; no pixel has been read yet."""
     if image.format not in SERVED_FORMATS:
         raise _not_a_picture()
+    # Decoders written in Python (BMP with run lengths, PPM with odd maxima) take minutes for a large file.
+    if any(tile[0] in Image.DECODERS for tile in getattr(image, "tile", ())):
+        raise ApiError(415, "not_a_picture", "this rare variant of the format is not served; save it as PNG or JPEG")
     if image.width * image.height > limits.pixels:
         most = f"{limits.pixels / 1e6:g} megapixels"
         message = f"the picture has {image.width}x{image.height} pixels; at most {most} are taken"

@@ -7,9 +7,10 @@ from typing import Any
 from fastgaze.errors import ArgumentError
 from fastgaze.runtime.image import MAX_PIXELS
 
-# Two that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for
-# 12 megapixels), so that nothing else would run; TGA has no signature, so that almost any bytes pass for it.
-SERVED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "PPM", "ICO", "MPO")
+# Some that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s
+# for 12 megapixels), so that nothing else would run; almost any bytes pass for TGA, which has no signature; what is in
+# an ICO may be larger than its header says.
+SERVED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "PPM", "MPO")
 LONGEST_MAP_SIDE = 8192
 """Pixels of either side of a map; the tail's matrices grow with it."""
 SUMMARY_PIXELS = 1 << 20
