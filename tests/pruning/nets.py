@@ -151,11 +151,8 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def make(name: str, seed: int = 0, batch: int = 2, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor]:
-    """A network in evaluation mode and a batch for it."""
-    torch.manual_seed(seed)
-    build, shape = NETS[name]
-    net = build().to(dtype).eval()
+def randomize(net: nn.Module) -> None:
+    """Statistics and slopes as different from channel to channel as in a trained network."""
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d | nn.InstanceNorm2d):
             nn.init.normal_(module.running_mean, std=0.3)
@@ -164,6 +161,14 @@ def make(name: str, seed: int = 0, batch: int = 2, dtype: torch.dtype = torch.fl
             nn.init.normal_(module.bias, std=0.3)
         if isinstance(module, nn.PReLU):
             nn.init.uniform_(module.weight, 0.1, 0.4)
+
+
+def make(name: str, seed: int = 0, batch: int = 2, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor]:
+    """A network in evaluation mode and a batch for it."""
+    torch.manual_seed(seed)
+    build, shape = NETS[name]
+    net = build().to(dtype).eval()
+    randomize(net)
     return net, torch.randn(batch, *shape, dtype=dtype)
 
 
