@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from fastgaze.errors import ArgumentError, DataError
@@ -30,6 +30,8 @@ class Report:
     shots: int
     """Stretches between cuts."""
     seconds: float
+    cpu_seconds: float
+    """Of all threads."""
     split: dict[str, float]
     """Milliseconds a frame: decode, scale, network, tail, overlay, encode."""
 
@@ -44,6 +46,7 @@ class Report:
             "frames": self.frames,
             "shots": self.shots,
             "seconds": round(self.seconds, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
             "fps": round(self.fps, 2),
             "milliseconds_per_frame": {step: round(time, 3) for step, time in self.split.items()},
         }
@@ -91,7 +94,7 @@ def render(
         raise ArgumentError(f"no mode {mode!r}; there are {', '.join(MODES)}")
     predictor = as_predictor(model, threads)
     painter = Painter(opacity, alone=mode == "map")
-    clock, start = Clock(), perf_counter()
+    clock, start, cpu = Clock(), perf_counter(), process_time()
     frames = shots = 0
     with Reader(path, threads) as reader, Writer(Path(out), reader, preset, crf, threads) as writer:
         for seen in watch(_frames_with_sound(reader, writer, clock), predictor, watching, clock):
@@ -102,7 +105,7 @@ def render(
     if frames == 0:
         raise DataError(f"{path} holds no frame that can be decoded")
     split = {step: 1e3 * seconds / frames for step, seconds in clock.seconds.items()}
-    return Report(frames, shots, perf_counter() - start, split)
+    return Report(frames, shots, perf_counter() - start, process_time() - cpu, split)
 
 
 def as_predictor(model: PathLike | Predictor | None, threads: int | None) -> Predictor:
