@@ -183,6 +183,14 @@ def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
         open_picture(3)  # type: ignore[arg-type]
 
 
+def test_a_file_of_a_terabyte_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.jpg"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(ImageError, match="bytes are more than"):
+        open_picture(path)
+
+
 def test_a_postscript_file_starts_no_program() -> None:
     with pytest.raises(ImageError, match="known format"):
         open_picture(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")

@@ -25,6 +25,8 @@ from PIL import Image, UnidentifiedImageError
 from fastgaze.errors import ArgumentError, ImageError, ImageTooLargeError
 
 MAX_PIXELS = 120_000_000
+MAX_BYTES = 1 << 30
+"""Of a file: as many as 120 megapixels take without compression at 16 bits a sample."""
 # As in JPEG. Pillow handles rows one by one under the interpreter's lock: a PNG of 68 bytes with 49 million rows of one
 # pixel takes half a minute.
 MAX_SIDE = 65_535
@@ -102,10 +104,15 @@ def open_picture(source: Source) -> Picture:
 
 def _read(path: Path) -> bytes:
     try:
+        status = path.stat()
         # A pipe or a device could block for ever or never end.
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not stat.S_ISREG(status.st_mode):
             kind = "a folder without pictures" if path.is_dir() else "no regular file"
             raise ImageError(f"{path} is {kind}; give an image file")
+        if status.st_size > MAX_BYTES:
+            raise ImageTooLargeError(
+                f"{path}: {status.st_size} bytes are more than {MAX_BYTES}; scale the picture down"
+            )
         return path.read_bytes()
     except (OSError, ValueError) as error:
         raise ImageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
