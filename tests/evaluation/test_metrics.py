@@ -42,6 +42,25 @@ def test_auc_counts_ties_at_half_by_the_definition():
     assert metrics.auc(values, points) == pytest.approx(np.mean(pairs))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["normal", "peaked", "ties", "constant", "two", "tiny", "infinite"])
+def test_ranks_in_large_maps_are_those_of_sorting(kind, dtype):
+    rng = np.random.default_rng(0)
+    n = 70_000
+    values = {
+        "normal": rng.normal(size=n),
+        "peaked": np.exp(8 * rng.normal(size=n)),
+        "ties": rng.integers(0, 300, n) / 7,
+        "constant": np.full(n, 0.3),
+        "two": rng.integers(0, 2, n) + 1e-4,
+        "tiny": 1 + 1e-300 * rng.normal(size=n),
+        "infinite": np.where(rng.random(n) < 0.5, -np.inf, rng.normal(size=n)),
+    }[kind].astype(dtype)
+    positives = np.concatenate([values[:50], [values.max(), values.min(), dtype(0.1), dtype(-1e9), dtype(1e9)]])
+    expected = [np.mean(values < p) + np.mean(values == p) / 2 for p in positives]
+    assert metrics.auc_of_values(positives, values) == pytest.approx(np.mean(expected), abs=1e-12)
+
+
 def test_nss_is_the_population_z_score_at_the_fixated_pixel():
     values = np.array([[1.0, 2.0], [3.0, 6.0]])
     assert metrics.nss(values, [[1.2, 1.9]]) == pytest.approx((6 - 3) / np.sqrt(3.5))

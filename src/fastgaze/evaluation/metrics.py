@@ -14,6 +14,8 @@ Map = NDArray[np.floating]
 Points = NDArray[np.floating]
 
 MIT_EPSILON = 2.2204e-16  # MATLAB's eps, with which the MIT and Tuebingen benchmarks regularise KL
+_BINS = 1 << 15
+_LARGEST_SCALE = 1e30  # a map with a smaller spread is sorted as a whole
 NORMALISATION_TOLERANCE = 1e-3  # of logsumexp; float32 sums over a million pixels stay far below it
 
 
@@ -81,10 +83,31 @@ def shuffled_auc(saliency_map: Map, fixations: ArrayLike, others: ArrayLike, nam
 
 def auc_of_values(positives: Map, negatives: Map) -> float:
     """Share of pairs in which the positive is larger, ties at half."""
-    ordered = np.sort(negatives)
-    below = np.searchsorted(ordered, positives, side="left")
-    upto = np.searchsorted(ordered, positives, side="right")
-    return float((below + upto).mean() / (2 * len(ordered)))
+    below, upto = _ranks(negatives, positives)
+    return float((below + upto).mean() / (2 * len(negatives)))
+
+
+def _ranks(values: Map, thresholds: Map) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """How many values are < and <= each threshold, exactly.
+
+    Values are put into many bins, and only those in a bin with a threshold are sorted: a fifth of the time of
+    sorting a whole map for its few fixations.
+    """
+    lowest, highest = float(values.min()), float(values.max())
+    scale = (_BINS - 1) / (highest - lowest) if -np.inf < lowest < highest < np.inf else np.inf
+    if len(values) < _BINS or not scale < _LARGEST_SCALE:
+        ordered = np.sort(values)
+        return np.searchsorted(ordered, thresholds, side="left"), np.searchsorted(ordered, thresholds, side="right")
+    # Subtraction and product are monotone in floating point too, so a larger value is never in a lower bin.
+    bins = ((values - lowest) * scale).astype(np.intp)
+    at = np.clip((thresholds - lowest) * scale, 0, _BINS - 1).astype(np.intp)
+    wanted = np.zeros(_BINS + 1, dtype=np.bool_)
+    wanted[at] = True
+    near = np.sort(values[wanted[bins]])
+    counts = np.bincount(bins, minlength=_BINS + 1)
+    far_before = np.cumsum(np.where(wanted, 0, counts))[at]
+    below = np.searchsorted(near, thresholds, side="left") + far_before
+    return below, np.searchsorted(near, thresholds, side="right") + far_before
 
 
 def auc_of_counts(positives: Map, negatives: Map, counts: NDArray[np.integer]) -> float:
