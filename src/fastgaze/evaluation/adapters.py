@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from fastgaze.data.fixations import Size
 from fastgaze.errors import ArgumentError, ModelError, require
 from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
+from fastgaze.runtime.metadata import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor
 
-_MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)  # ImageNet, RGB in 0..1
-_SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
+_MEAN, _SPREAD = np.array(IMAGENET_MEAN, np.float32), np.array(IMAGENET_STD, np.float32)
 _SUFFIXES = (".safetensors", ".onnx", ".vxm")
 
 

@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from fastgaze.data.center_bias import GRID, fit_center_bias
 from fastgaze.data.fixations import FixationSet
 from fastgaze.errors import DataError
+from fastgaze.runtime.metadata import IMAGENET_MEAN, IMAGENET_STD
 
 Module = TypeVar("Module", bound=nn.Module)
 
-MEAN = (0.485, 0.456, 0.406)  # ImageNet, RGB in 0..1
-SPREAD = (0.229, 0.224, 0.225)
 CELL = 4  # pixels of a side of a cell of the grid on which losses are computed
 
 
@@ -90,8 +89,8 @@ def _decode(data: FixationSet, size: tuple[int, int], file: Path) -> None:
 
 def normalise(images: NDArray[np.uint8]) -> Tensor:
     """uint8 (N, H, W, 3) -> float32 (N, 3, H, W), channels last in memory, ImageNet's mean and spread removed."""
-    scale = torch.tensor([1 / (255 * s) for s in SPREAD])
-    shift = torch.tensor([m / s for m, s in zip(MEAN, SPREAD, strict=True)])
+    scale = torch.tensor([1 / (255 * s) for s in IMAGENET_STD])
+    shift = torch.tensor([m / s for m, s in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)])
     pixels = torch.from_numpy(np.array(images))  # a copy: memory-mapped pages cannot be written
     return (pixels * scale - shift).permute(0, 3, 1, 2)
 
