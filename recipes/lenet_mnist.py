@@ -375,11 +375,16 @@ def main(arguments: list[str] | None = None) -> None:
     for stage in (Workbench.table, Workbench.pushed, Workbench.single):
         for bench in benches:
             stage(bench)
-    summary = summarize([r for bench in benches for r in bench.rows])
-    print_table(summary)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({"plan": asdict(plan), "rows": summary}, indent=1) + "\n")
+            write(benches, plan, options.json)
+    print_table(summarize([r for bench in benches for r in bench.rows]))
+
+
+def write(benches: list[Workbench], plan: Plan, path: Path | None) -> None:
+    """The table so far."""
+    if path is not None:
+        rows = summarize([r for bench in benches for r in bench.rows])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"plan": asdict(plan), "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -99,6 +99,8 @@ def test_the_loop_stops_at_a_number_of_maps_a_cost_or_a_loss() -> None:
     left = pruner.maps_left
     run(pruner, step, Until(loss=1e-9), steps=1)
     assert pruner.maps_left == left
+    with pytest.raises(PruningError, match="no map can be removed"):
+        run(pruner, step, Until(cost=1.0), steps=1, maps=50)
     with pytest.raises(PruningError, match="no limit"):
         Until()
 

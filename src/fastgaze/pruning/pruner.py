@@ -103,7 +103,7 @@ class Pruner:
         if count < 1:
             raise PruningError(f"cannot remove {count} maps; give a count of 1 or more")
         delta_loss = self.delta_loss()
-        floor = float("-inf") if to_cost is None else to_cost
+        goal = float("-inf") if to_cost is None else to_cost
         chosen = select(
             self.graph,
             delta_loss,
@@ -111,9 +111,9 @@ class Pruner:
             self.objective,
             count,
             self.allowed,
-            done=lambda alive: to_cost is not None and self.cost.total(self.graph, alive) <= floor,
+            done=lambda alive: to_cost is not None and self.cost.total(self.graph, alive) <= goal,
         )
-        if not chosen and to_cost is None:
+        if not chosen and self.total_cost > goal:
             raise PruningError("no map can be removed: every layer that is left is protected or has one map")
         return self._remove(chosen, delta_loss)
 
@@ -135,11 +135,12 @@ class Pruner:
         alive, chosen = self.graph.alive.clone(), list[int]()
         for layer in self.graph.readers:
             width = int(alive[layer.outputs].sum())
-            excess = width % step if width > step else 0
+            goal = width - width % step if width > step else width
             own = set(layer.outputs.tolist())
-            for index in [k for k in order if k in own and self.allowed[k] and alive[k]][:excess]:
-                alive[index] = False
-                chosen.append(index)
+            for index in [k for k in order if k in own and self.allowed[k] and alive[k]]:
+                if int(alive[layer.outputs].sum()) > goal:
+                    alive[index] = False
+                    chosen.append(index)
         return self._remove(chosen, delta_loss)
 
     def remove(self, indices: Sequence[int]) -> None:
