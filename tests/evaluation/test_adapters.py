@@ -5,11 +5,13 @@ import struct
 import numpy as np
 import pytest
 import torch
+from tests.small_models import PLAIN, random_model
 from torch.nn import functional as F
 
 from fastgaze.errors import ArgumentError, ModelError
 from fastgaze.evaluation import peers
 from fastgaze.evaluation.adapters import CheckpointModel, Ensemble, open_model
+from fastgaze.export import Facts, export_onnx
 from fastgaze.models.checkpoint import save_checkpoint
 from fastgaze.models.factory import create_model
 
@@ -21,18 +23,13 @@ def checkpoints(tmp_path_factory):
     """Two networks with a centre bias of their own."""
     folder = tmp_path_factory.mktemp("models")
     for seed in (0, 1):
-        torch.manual_seed(seed)
-        model = create_model("fastgaze")
-        model.tail.center_bias.normal_()
-        save_checkpoint(model, folder / f"member-{seed}.safetensors")
+        save_checkpoint(random_model(PLAIN, seed), folder / f"member-{seed}.safetensors")
     return folder
 
 
 def test_a_checkpoint_predicts_what_its_network_does(checkpoints):
     path = checkpoints / "member-0.safetensors"
-    torch.manual_seed(0)
-    network = create_model("fastgaze").eval()
-    network.tail.center_bias.normal_()
+    network = random_model(PLAIN, 0)
     pixels = torch.from_numpy(IMAGE).permute(2, 0, 1)[None] / 255
     mean, spread = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     with torch.inference_mode():
@@ -64,6 +61,21 @@ def test_several_checkpoints_or_their_folder_are_the_mean_of_their_densities(che
     for together in (open_model(files), open_model([str(checkpoints)])):
         assert isinstance(together, Ensemble)
         np.testing.assert_allclose(np.exp(together.log_density(IMAGE, (50, 70), None)), (first + second) / 2, rtol=1e-5)
+
+
+def test_an_exported_model_predicts_what_its_checkpoint_does_at_the_size_asked_for(checkpoints, tmp_path):
+    export_onnx(random_model(PLAIN, 0), tmp_path / "small.onnx", Facts("small"), half=False)
+    image = np.random.default_rng(2).integers(0, 256, (64, 96, 3), dtype=np.uint8)
+    exported = open_model([str(tmp_path / "small.onnx")], resized=True, threads=1)
+    checkpoint = open_model([str(checkpoints / "member-0.safetensors")])
+    bias = np.linspace(-2, 2, 30 * 40).reshape(30, 40)
+    for choice in ("model", None, bias):
+        expected = checkpoint.log_density(image, (30, 40), choice)
+        np.testing.assert_allclose(exported.log_density(image, (30, 40), choice), expected, atol=5e-3)
+    with pytest.raises(ArgumentError, match="multiples of 16"):
+        exported.log_density(IMAGE, (30, 40), "model")
+    free = open_model([str(tmp_path / "small.onnx")])
+    assert np.exp(free.log_density(IMAGE, (33, 44), "model")).sum() == pytest.approx(1, abs=1e-4)
 
 
 def test_what_is_no_gaze_model_is_refused(tmp_path):

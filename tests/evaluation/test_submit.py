@@ -7,8 +7,8 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-import torch
 from PIL import Image
+from tests.small_models import bright_model
 from typer.testing import CliRunner
 
 from fastgaze.app.cli import app, main
@@ -17,7 +17,6 @@ from fastgaze.errors import ArgumentError, DataError
 from fastgaze.evaluation.protocols import METRICS
 from fastgaze.evaluation.submit import submit, to_8_bits
 from fastgaze.models.checkpoint import save_checkpoint
-from fastgaze.models.factory import create_model
 
 
 @pytest.fixture
@@ -91,9 +90,8 @@ def test_nothing_is_overwritten_and_half_a_file_never_stays(tmp_path, images, mo
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("model") / "random.safetensors"
-    save_checkpoint(create_model("fastgaze"), path)
+    path = tmp_path_factory.mktemp("model") / "bright.safetensors"
+    save_checkpoint(bright_model(), path)
     return path
 
 
