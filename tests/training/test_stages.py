@@ -1,0 +1,171 @@
+"""The paper's stages on a toy data set and a real VGG-19: they run, resume and hand over to each other."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fastgaze.data.fixations import from_lists
+from fastgaze.data.formats.npz import write_arrays
+from fastgaze.errors import ArgumentError
+from fastgaze.models import load_checkpoint, prunable_maps, save_checkpoint
+from fastgaze.models.weights import cache_dir
+from fastgaze.training.config import Config, read_config
+from fastgaze.training.distill import Mixture, distillation_sources
+from fastgaze.training.prune import PruneSettings, prune_while_training
+from fastgaze.training.stages import maps_file, prune_student, teacher_maps, train_teacher, tune_student
+from fastgaze.training.workshop import mixed_targets
+from tests.training.helpers import bright_squares, source, tiny_model
+
+SIZE = (64, 96)
+
+
+def _write_set(folder: Path, count: int, seed: int) -> None:
+    """Bright squares as an npz folder."""
+    squares = bright_squares(count, SIZE, seed)
+    (folder / "images").mkdir(parents=True)
+    names = [f"{folder.name}{i:03d}" for i in range(count)]
+    points = []
+    for name, image, counts in zip(names, squares.images, squares.counts, strict=True):
+        Image.fromarray(image).save(folder / "images" / f"{name}.webp", lossless=True)
+        rows, columns = np.nonzero(counts)
+        points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
+    paths = [folder / "images" / f"{name}.webp" for name in names]
+    write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    for seed, (name, count) in enumerate({"large": 24, "validation": 8, "eyes": 20}.items()):
+        _write_set(tmp_path / "data" / name, count, seed)
+    text = """
+    [workshop]
+    data = "data"
+    runs = "runs"
+    format = "npz"
+    pretraining = "large"
+    validation = "validation"
+    eye_tracking = ["eyes"]
+    size = [64, 96]
+    [teacher]
+    members = 2
+    large_share = 0.5
+    fit = { steps = 6, validate_every = 3 }
+    folds = { steps = 4, validate_every = 2 }
+    [prune]
+    marks = [0.09, 0.05]
+    steps = 2
+    maps = 1
+    [tune]
+    fit = { steps = 4, validate_every = 2, precision = "fp32" }
+    """
+    (tmp_path / "run.toml").write_text(text)
+    return read_config(tmp_path / "run.toml")
+
+
+def test_settings_come_from_the_file_and_unknown_ones_are_refused(config: Config, tmp_path: Path) -> None:
+    assert config.workshop.data == tmp_path / "data"
+    assert config.workshop.size == SIZE
+    assert config.teacher.folds.steps == 4
+    (tmp_path / "bad.toml").write_text('[workshop]\ndata = "d"\nruns = "r"\n[tune]\nfit = { stepz = 4 }')
+    with pytest.raises(ArgumentError, match="tune: fit: no setting 'stepz'; there are steps, batch"):
+        read_config(tmp_path / "bad.toml")
+
+
+def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config) -> None:
+    from fastgaze.data.fixations import held_out
+
+    (eyes,) = config.workshop.small
+    assert 0 < len(eyes) < 20
+    assert not held_out(eyes.names).any()
+
+
+def test_targets_mix_teacher_and_fixations_and_sum_to_one(config: Config) -> None:
+    large = config.workshop.large
+    uniform = np.ones((len(large), *large.grid), np.float16)
+    targets = mixed_targets(large, uniform, teacher_share=0.25)
+    np.testing.assert_allclose(targets.astype(np.float64).mean(axis=(1, 2)), 1, rtol=1e-2)
+    nobody = large.counts[0] == 0
+    np.testing.assert_allclose(targets[0][nobody], 0.25)
+    taught, eyes = distillation_sources(config.workshop, uniform, Mixture(eye_tracking=0.2, teacher=1.0))
+    assert (taught.weight, eyes.weight) == (0.8, 0.2)
+
+
+def test_teacher_ensemble_averages_its_folds_and_leaves_maps(config: Config) -> None:
+    if not (cache_dir() / "vgg19.safetensors").is_file():
+        pytest.skip(f"no backbones in {cache_dir()}: `make backbones` gets them")
+    said: list[str] = []
+    ensemble = train_teacher(config, said.append)
+    assert len(ensemble.heads) == 2
+    maps = teacher_maps(config.workshop)
+    assert maps.shape == (24, 16, 24)
+    np.testing.assert_allclose(maps.astype(np.float64).mean(axis=(1, 2)), 1, rtol=1e-2)
+    saved, record = load_checkpoint(config.workshop.runs / "teacher" / "ensemble.safetensors")
+    image = torch.randn(1, 3, 64, 96)
+    with torch.inference_mode():
+        mean = torch.stack([h(saved.trunk(image), SIZE, SIZE).exp() for h in saved.heads]).mean(0)  # type: ignore
+        torch.testing.assert_close(saved(image).exp(), mean)
+    assert record["data"] == ["large", "eyes"]
+    assert set(record["folds"]) == {"0", "1"}
+    # Started again, it finds everything done and gives the same maps.
+    train_teacher(config, said.append)
+    np.testing.assert_array_equal(teacher_maps(config.workshop), maps)
+
+
+def _fake_maps(config: Config) -> None:
+    path = maps_file(config.workshop)
+    path.parent.mkdir(parents=True)
+    np.save(path, np.ones((24, 16, 24), np.float16))
+
+
+def test_without_teacher_maps_a_student_says_what_to_run(config: Config) -> None:
+    with pytest.raises(ArgumentError, match="fastgaze teacher"):
+        teacher_maps(config.workshop)
+
+
+def test_pruned_snapshots_are_smaller_and_can_be_tuned(config: Config, tmp_path: Path) -> None:
+    _fake_maps(config)
+    start = tmp_path / "start.safetensors"
+    save_checkpoint(tiny_model(), start)
+    snapshots = prune_student(config, start, tmp_path / "pruned")
+    widths = [sum(map(sum, load_checkpoint(path)[0].spec.trunk.blocks)) for path in snapshots]  # type: ignore
+    assert len(snapshots) == 2
+    assert sum((4, 6, 6, 8, 8)) > widths[0] > widths[1]
+    result = tune_student(config, snapshots[-1], tmp_path / "tuned", say=lambda _: None)
+    tuned, record = load_checkpoint(tmp_path / "tuned" / "best.safetensors")
+    assert tuned.spec == load_checkpoint(snapshots[-1])[0].spec
+    assert record["fit"]["best_loss"] == result.best_loss
+
+
+def test_pruning_killed_between_rounds_goes_on_to_the_same_network(tmp_path: Path) -> None:
+    settings = PruneSettings(marks=(0.06,), steps=2, maps=1, learning_rate=0.01)
+    whole = tiny_model()
+    prune_while_training(whole, [source()], settings, tmp_path / "whole", {})
+
+    class KilledError(Exception):
+        pass
+
+    rounds = 0
+
+    def kill(_: object) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 7:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        prune_while_training(tiny_model(), [source()], settings, tmp_path / "killed", {}, report=kill)
+    resumed = tiny_model()
+    prune_while_training(resumed, [source()], settings, tmp_path / "killed", {})
+    assert resumed.spec == whole.spec
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+def test_pruning_ends_at_a_number_of_maps(tmp_path: Path) -> None:
+    settings = PruneSettings(remove=5, steps=1, maps=2)
+    assert prune_while_training(tiny_model(), [source()], settings, tmp_path, {}) == []
+    left, _ = load_checkpoint(tmp_path / "last.safetensors")
+    assert prunable_maps(left.spec) == prunable_maps(tiny_model().spec) - 5
