@@ -43,12 +43,12 @@ function showResult() {
   chooseRatio(state.ratio);
   const { decode, prepare, network, tail } = result.milliseconds;
   const total = decode + prepare + network + tail;
-  const time = (ms) => (ms < 10 ? ms.toFixed(1) : Math.round(ms));
+  const time = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
   $("caption").textContent = `${state.file.name} · ${size[1]} × ${size[0]}`;
-  $("timing").textContent = `${time(total)} ms, the network ${time(network)} ms of it`;
+  $("timing").textContent = `${time(total)}, the network ${time(network)} of it`;
   $("photo").alt = `${state.file.name}, the picture that was looked at`;
   const places = result.peaks.length === 1 ? "One place draws" : `${result.peaks.length} places draw`;
-  say(`Done in ${time(total)} milliseconds. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of looks.`);
+  say(`Done in ${time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of looks.`);
 }
 
 const windows = () => state.result?.crops.find((crop) => crop.ratio === state.ratio)?.windows ?? [];

@@ -34,8 +34,8 @@ export function showMarks(peaks, [height, width]) {
     ...peaks.map((peak, index) => {
       const mark = document.createElement("li");
       mark.textContent = index + 1;
-      mark.style.left = percent(peak.x, width);
-      mark.style.top = percent(peak.y, height);
+      mark.style.setProperty("--x", percent(peak.x, width));
+      mark.style.setProperty("--y", percent(peak.y, height));
       return mark;
     }),
   );
