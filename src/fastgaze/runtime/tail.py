@@ -28,6 +28,7 @@ _BLOCK_VALUES = 64 * 1024
 _NEGLIGIBLE = 1e-7
 # A bias with a longer side is not factorised: the decomposition would cost more than it saves.
 _LARGEST_FACTORISED = 128
+_MOST_KEPT = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,11 @@ class Bias:
 
     left: Array
     right: Array
+
+    @property
+    def rank(self) -> int:
+        """Columns of the product that it adds."""
+        return int(self.left.shape[1])
 
 
 NO_BIAS = Bias(np.zeros((1, 0), np.float32), np.zeros((0, 1), np.float32))
@@ -82,12 +88,26 @@ def _interpolate_rows(matrix: npt.NDArray[np.floating], n_out: int) -> npt.NDArr
 def log_density(saliency: Array, working: Size, sigma: float, bias: Bias, size: Size) -> Array:
     """saliency (h, w) of an image of ``working`` size -> log density float32 ``size`` = (H, W), logsumexp 0."""
     (cells_y, cells_x), (height, width) = saliency.shape, size
-    rows = tail_matrix(cells_y, working[0], height, sigma) @ (saliency - saliency.max())
-    columns = tail_matrix(cells_x, working[1], width, sigma)
-    if bias.left.shape[1]:
-        rows = np.hstack([rows, _interpolate_rows(bias.left, height).astype(np.float32)])
+    # Factors of a large bias are as large as the map itself; they are not kept.
+    stretch, join = (_stretched, _right) if bias.rank <= _MOST_KEPT else (_stretched.__wrapped__, _right.__wrapped__)
+    left = tail_matrix(cells_y, working[0], height, sigma) @ (saliency - saliency.max())
+    rows = np.hstack([left, stretch(bias, height)]) if bias.rank else left
+    return _log_softmax_of_product(rows, join(cells_x, working[1], width, sigma, bias))
+
+
+@lru_cache(maxsize=16)
+def _stretched(bias: Bias, height: int) -> Array:
+    """U L of the equation above, (height, rank)."""
+    return _interpolate_rows(bias.left, height).astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _right(cells: int, pixels: int, width: int, sigma: float, bias: Bias) -> Array:
+    """[B | V R^T]^T of the equation above, (cells + rank, width)."""
+    columns = tail_matrix(cells, pixels, width, sigma)
+    if bias.rank:
         columns = np.hstack([columns, _interpolate_rows(bias.right.T, width).astype(np.float32)])
-    return _log_softmax_of_product(rows, np.ascontiguousarray(columns.T))
+    return np.ascontiguousarray(columns.T)
 
 
 def _log_softmax_of_product(rows: Array, columns: Array) -> Array:
