@@ -133,6 +133,21 @@ def test_odd_sizes_lose_their_last_row_and_column(bright: Predictor, tmp_path: P
     assert _decoded(tmp_path / "out.mp4")[0].shape == (144, 256, 3)
 
 
+def test_a_bare_stream_without_times_runs_at_its_rate(clip: Path, bright: Predictor, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.h264"
+    with av.open(str(clip)) as source, av.open(str(bare), "w", format="h264") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                target.mux(packet)
+    times = [time for time, _ in maps(bare, bright, size=(9, 16))]
+    assert len(times) == 30
+    assert np.diff(times) == pytest.approx(1 / RATE, abs=1e-3)
+    assert render(bare, tmp_path / "out.mp4", bright).frames == 30
+    assert len(_decoded(tmp_path / "out.mp4")) == 30
+
+
 def test_map_mode_shows_the_map_alone(clip: Path, bright: Predictor, tmp_path: Path) -> None:
     render(clip, tmp_path / "map.mp4", bright, mode="map", crf=5)
     frame = _decoded(tmp_path / "map.mp4")[10].astype(int)
@@ -202,7 +217,7 @@ def test_painter_blends_by_opacity_to_within_a_level() -> None:
     frame = av.VideoFrame(64, 32, "yuv420p")
     for index, level in enumerate((100, 90, 170)):
         plane(frame, index)[:] = level
-    frame.pts, frame.time_base = 0, Fraction(1, 25)
+    frame.pts, frame.time_base = 7, Fraction(1, 30)
     cold = Painter(0.5)(frame, np.zeros((4, 8), np.uint8))
     hot = Painter(0.5)(frame, np.full((4, 8), 255, np.uint8))
     white_hot = Painter(1.0)(frame, np.full((4, 8), 255, np.uint8))
@@ -210,7 +225,8 @@ def test_painter_blends_by_opacity_to_within_a_level() -> None:
         assert np.abs(plane(cold, index).astype(int) - level).max() <= 1
         middle = (level + plane(white_hot, index).astype(float)) / 2
         assert np.abs(plane(hot, index) - middle).max() <= 1.5
-    assert (hot.pts, hot.time_base) == (0, Fraction(1, 25))
+    for item in (frame, hot):
+        assert (item.pts, item.time_base) == (7, Fraction(1, 30))
 
 
 _SLOW_RENDER = """

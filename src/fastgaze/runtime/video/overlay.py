@@ -4,6 +4,7 @@ The map is coloured while it is small; FFmpeg enlarges it and lays it over the f
 uses again. Fresh memory for every frame would cost more than the arithmetic.
 """
 
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,7 @@ REDUCTION = 8
 # Red and blue shares of luma: BT.709 for HD, BT.601 for everything else.
 _LUMA = {1: (0.2126, 0.0722)}
 _BT601 = (0.299, 0.114)
+_TICK = Fraction(1, 25)
 
 
 def heat_size(size: Size) -> Size:
@@ -43,14 +45,17 @@ class Painter:
 
     def __call__(self, frame: Any, heat: Plane) -> Any:
         """A new yuv420p frame with the time of ``frame``. heat: uint8 (h, w), even, 255 at the hottest point."""
+        time = frame.pts, frame.time_base
         # A file may change its size midway; a video cannot.
         self._size = self._size or (max(frame.height & ~1, 2), max(frame.width & ~1, 2))
         plain = self._to_420(frame, *self._size)
         small = _colored(heat, 1.0 if self._alone else self._opacity, self._alone, color_space(plain))
-        small.pts, small.time_base = frame.pts, frame.time_base
         if self._graph is None or self._graph.heat_size != heat.shape:
             self._graph = _Graph(plain, small, self._alone)
-        return self._graph(plain, small)
+        painted = self._graph(plain, small)
+        for item in (plain, painted):
+            item.pts, item.time_base = time
+        return painted
 
     def _to_420(self, frame: Any, height: int, width: int) -> Any:
         if frame.format.name == "yuv420p" and (frame.height, frame.width) == (height, width):
@@ -67,7 +72,7 @@ class _Graph:
         self.heat_size = (small.height, small.width)
         self._graph = Graph()
         self._graph.threads = 1
-        self._base = frame.time_base
+        self._count = 0
         self._frames = None if alone else self._source(frame)
         self._maps, self._sink = self._source(small), self._graph.add("buffersink")
         enlarge = self._graph.add("scale", f"w={frame.width}:h={frame.height}:flags=bilinear")
@@ -84,15 +89,17 @@ class _Graph:
         self._graph.configure()
 
     def _source(self, frame: Any) -> Any:
-        return self._graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=self._base)
+        return self._graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=_TICK)
 
     def __call__(self, frame: Any, small: Any) -> Any:
+        # FFmpeg pairs frames by their times, and those of a file may stand still or run backwards.
+        self._count += 1
+        for item in (frame, small):
+            item.pts, item.time_base = self._count, _TICK
         if self._frames is not None:
             self._frames.push(frame)
         self._maps.push(small)
-        painted = self._sink.pull()
-        painted.pts, painted.time_base = frame.pts, self._base
-        return painted
+        return self._sink.pull()
 
 
 def _colored(heat: Plane, opacity: float, alone: bool, space: int) -> Any:

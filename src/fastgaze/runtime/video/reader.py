@@ -47,6 +47,7 @@ class Reader:
         self.audio = list(self._container.streams.audio)
         self._graph: Any = None
         self._turn = 0
+        self._last: int | None = None
 
     @property
     def rate(self) -> float:
@@ -96,7 +97,15 @@ class Reader:
             decoded = packet.decode()
         except self._av.error.InvalidDataError:
             return packet, []
-        return packet, [self._upright(frame) for frame in decoded]
+        return packet, [self._timed(self._upright(frame)) for frame in decoded]
+
+    def _timed(self, frame: Any) -> Any:
+        """Bare streams carry no times: then frames follow each other at the file's rate."""
+        if frame.pts is None:
+            frame.time_base = self.stream.time_base
+            frame.pts = 0 if self._last is None else self._last + max(round(1 / self.rate / frame.time_base), 1)
+        self._last = frame.pts
+        return frame
 
     def _upright(self, frame: Any) -> Any:
         turn = round(getattr(frame, "rotation", 0))

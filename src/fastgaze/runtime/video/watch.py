@@ -83,13 +83,13 @@ class _Scaled:
 
 def _scaled(frames: Iterable[Any], predictor: Predictor, clock: Clock) -> Iterator[_Scaled]:
     """Frames with their working-size RGB, cuts marked."""
-    scaler, before = _Scaler(predictor), None
+    scaler, before, shape = _Scaler(predictor), None, None
     for frame in frames:
         with clock("scale"):
             rgb = scaler(frame)
             colours = histogram(rgb)
-            cut = before is None or is_cut(before, colours)
-        before = colours
+            cut = before is None or rgb.shape != shape or is_cut(before, colours)
+        before, shape = colours, rgb.shape
         yield _Scaled(frame, rgb, cut)
 
 
@@ -166,7 +166,7 @@ def _smoothed(seen: Seen, before: Seen | None, seconds: float) -> Seen:
 
     The tail is linear up to the softmax, so a mean of saliencies is a geometric mean of densities.
     """
-    if seconds == 0 or before is None or seen.cut or seen.saliency.shape != before.saliency.shape:
+    if seconds == 0 or before is None or seen.cut:
         return seen
     weight = np.float32(1 - math.exp(-max(seen.time - before.time, 0.0) / seconds))
     mean = before.saliency + weight * (seen.saliency - before.saliency)
