@@ -12,6 +12,7 @@ from fastgaze.app.cli.common import err, out, parse_size, print_json, progress
 if TYPE_CHECKING:
     from fastgaze.evaluation.evaluate import Evaluation
 
+_LABELS = {"uniform": "uniform", "center_bias": "centre bias", "other_observers": "observers"}
 _MODEL_HELP = "A bundled name, .onnx, .safetensors or .vxm; several, or a folder of them, are an ensemble."
 
 
@@ -71,16 +72,21 @@ def evaluate(
 
 
 def _print_table(result: "Evaluation") -> None:
-    title = f"{result.data}: {result.images} images, {result.fixations} fixations, protocol {result.protocol}"
-    table = Table("metric", title=f"{title}, centre bias {result.center_bias}", title_justify="left")
-    for column in ("model", "95% interval", *result.baselines):
-        table.add_column(column, justify="right")
+    out.print(
+        f"{result.data}: {result.images} images, {result.fixations} fixations, protocol {result.protocol}, "
+        f"centre bias {result.center_bias}",
+        soft_wrap=True,
+        markup=False,
+    )
+    table = Table(box=None, pad_edge=False)  # fits 80 columns
+    for column in ("", "model", "95% interval", *(_LABELS[name] for name in result.baselines)):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
     for metric, mean in result.means.items():
         low, high = result.intervals[metric]
         beside = [f"{scores[metric]:.4f}" if metric in scores else "" for scores in result.baselines.values()]
-        table.add_row(metric, f"{mean:.4f}", f"{low:.4f} {high:.4f}", *beside)
+        table.add_row(metric, f"{mean:.4f}", f"{low:.3f} {high:.3f}", *beside)
     out.print(table)
-    out.print("log_likelihood: nats; log_likelihood_bits: bits over uniform; information_gain: bits over centre bias")
+    out.print("log_likelihood in nats, _bits over uniform, information_gain in bits over centre bias", soft_wrap=True)
     if result.skipped:
         err.print(f"skipped {len(result.skipped)} images without fixations: {', '.join(result.skipped[:5])} ...")
 
