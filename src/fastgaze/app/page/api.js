@@ -8,7 +8,7 @@ export class Refusal extends Error {
 }
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+export const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 
 async function send(path, options) {
   try {

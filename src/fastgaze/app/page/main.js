@@ -1,13 +1,13 @@
 // What the user does, what the page then knows, and what it shows.
 
-import { ask, get, Refusal } from "./api.js";
+import { ask, get, pause, Refusal } from "./api.js";
 import * as panel from "./panel.js";
 import * as saving from "./save.js";
 import * as stage from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
 const state = {
-  models: [], limits: null, file: null, url: null, result: null, shown: false, ratio: "", chosen: 0, request: null,
+  models: [], limits: null, file: null, url: null, decoding: null, shown: null, result: null, ratio: "", chosen: 0, request: null,
 };
 
 // -- what is shown --------------------------------------------------------------------------------
@@ -88,15 +88,20 @@ async function open(file) {
     complain(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MB; at most ${Math.floor(state.limits.bytes / 2 ** 20)} MB are taken.`);
     return;
   }
+  state.request?.abort();
+  state.request = null;
   if (state.url) URL.revokeObjectURL(state.url);
-  Object.assign(state, { file, url: URL.createObjectURL(file), result: null, shown: false });
+  Object.assign(state, { file, url: URL.createObjectURL(file), result: null, shown: null });
   $("caption").textContent = file.name;
-  $("timing").textContent = "";
-  const size = await stage.showPhoto(state.url);
-  if (state.file !== file) return;
-  state.shown = size;
-  stage.setSize(size ?? [3, 4]);
-  await look();
+  $("timing").textContent = $("photo").alt = "";
+  state.decoding = stage.showPhoto(state.url).then((size) => {
+    if (state.file !== file) return;
+    state.shown = size;
+    stage.setSize(size ?? [3, 4]);
+  });
+  // Most pictures are there at once and come without a flicker; a large one is sent while it is being decoded.
+  await Promise.race([state.decoding, pause(0.15)]);
+  if (state.file === file) await look();
 }
 
 async function look() {
@@ -108,7 +113,7 @@ async function look() {
   try {
     const asked = options({ heat: "true", ratio: panel.RATIOS.join(","), n: "3" });
     const result = await (await ask(file, asked, request.signal)).json();
-    await stage.showHeat(result.heat);
+    await Promise.all([stage.showHeat(result.heat), state.decoding]);
     await showAsServerSeesIt(file, result, request.signal);
     if (state.request !== request) return;
     state.result = result;
