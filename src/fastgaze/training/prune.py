@@ -41,6 +41,7 @@ class PruneSettings:
 
     share: of the removable maps to remove a round instead of ``maps``; 0 for none.
     objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per GFLOP at 640x480), or ``none``.
+    cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
     frozen_cost: costs of the unpruned network throughout, as Molchanov et al.
     marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
     remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
@@ -53,6 +54,7 @@ class PruneSettings:
     share: float = 0.0
     objective: Literal["beta*", "beta", "none"] = "beta*"
     beta: float = 0.0
+    cost: Literal["flops", "latency"] = "flops"
     frozen_cost: bool = False
     optimizer: Literal["adam", "sgd"] = "sgd"
     learning_rate: float = 0.0025
@@ -65,6 +67,11 @@ class PruneSettings:
         if self.objective not in made:
             raise ArgumentError(f"objective {self.objective!r} is none of {', '.join(made)}")
         return made[self.objective]
+
+
+def trace(model: GazeModel) -> ChannelGraph:
+    """The maps of a gaze network and who reads them."""
+    return ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96, device=device()))
 
 
 def prune_while_training(
@@ -85,7 +92,7 @@ def prune_while_training(
     channels_last(model.to(device()))
     optimizer = make_optimizer(model, FitSettings(optimizer=settings.optimizer, learning_rate=settings.learning_rate))
     pruner = Pruner(
-        ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96, device=device())),
+        trace(model),
         signal=Fisher(),
         cost=cost or Flops(REFERENCE, update=not settings.frozen_cost),
         objective=settings.make_objective(),

@@ -19,8 +19,9 @@ from fastgaze.pruning import Cost, Removal
 from fastgaze.training.config import Config
 from fastgaze.training.distill import Mixture, distillation_sources, fit_student, new_student
 from fastgaze.training.fit import FitResult, FitSettings, Report
+from fastgaze.training.latency import latency_cost
 from fastgaze.training.prepare import write_json
-from fastgaze.training.prune import prune_while_training
+from fastgaze.training.prune import prune_while_training, trace
 from fastgaze.training.stream import fixation_source
 from fastgaze.training.teacher import fit_folds, fit_readout, mean_maps, save_teacher
 from fastgaze.training.workshop import Workshop
@@ -105,14 +106,13 @@ def tune_student(config: Config, start: Path, out: Path, say: Say, report: Repor
 
 
 def prune_student(
-    config: Config,
-    start: Path,
-    out: Path,
-    cost: Cost | None = None,
-    report: Callable[[Removal], None] | None = None,
+    config: Config, start: Path, out: Path, report: Callable[[Removal], None] | None = None
 ) -> list[Path]:
     """Prune a checkpoint while training it; returns the snapshots."""
     model, record = _load(start)
+    cost: Cost | None = None
+    if config.prune.cost == "latency":
+        cost = latency_cost(trace(model), config.workshop.size, out / "latency.json")
     sources = distillation_sources(config.workshop, teacher_maps(config.workshop), config.student.mixture)
     return prune_while_training(model, sources, config.prune, out, {"start": record}, cost, report)
 

@@ -56,7 +56,8 @@ def prune(config: ConfigFile, start: Start, out_folder: Out, json: Json = False)
     from fastgaze.training.stages import prune_student
 
     def report(removal: Removal) -> None:
-        err.print(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
+        cost = f"{removal.cost / 1e9:.2f} GFLOP" if settings.prune.cost == "flops" else f"{removal.cost:.2f} ms"
+        err.print(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
 
     snapshots = prune_student(settings, start, out_folder, report=report)
     _result({"snapshots": [str(path) for path in snapshots]}, json)
