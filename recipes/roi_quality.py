@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=25, help="a photograph")
     parser.add_argument("--crf", type=float, nargs="+", default=[24, 29, 34])
     parser.add_argument("--preset", default="veryfast")
-    parser.add_argument("--strength", type=float, default=0.5)
+    parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--out", type=Path, default=Path("docs/results/roi_quality.json"))
     options = parser.parse_args()
     predictor, fixations = load(options.model, threads=1), npz.read(options.data)

@@ -213,13 +213,28 @@ def _start(folder: Path, output: Path, model: str, engine: str, shard: int) -> s
     script = output.parent / "driver.py"
     script.write_text(_DRIVER)
     arguments = [sys.executable, str(script), str(folder), str(output), model, engine, str(shard)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    marked = os.environ | {"FASTGAZE_TEST": str(output)}
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=marked)
 
 
 def _workers_of(driver: int) -> list[int]:
     """Process ids of a driver's worker processes."""
     children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
     return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _actors_of(output: Path) -> list[int]:
+    """Process ids of the Ray actors that a driver for ``output`` started; they inherit its environment."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            named = b"ray::MapWorker" in (folder / "cmdline").read_bytes()
+            ours = f"FASTGAZE_TEST={output}\0".encode() in (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if named and ours:
+            found.append(int(folder.name))
+    return found
 
 
 def _wait_for_shards(output: Path, count: int) -> None:
@@ -274,6 +289,20 @@ def test_ray_gives_the_same_rows_and_goes_on_where_the_local_engine_stopped(
     (tmp_path / "ray" / "out" / "part-0000-000002.parquet").unlink()
     assert run(str(images), str(tmp_path / "ray" / "out"), model, Options(shard=10), workers=1).done == 10
     assert _rows(tmp_path / "ray" / "out") == _rows(tmp_path / "local")
+
+
+@pytest.mark.slow
+def test_ray_too_has_every_image_exactly_once_after_kill_9(model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 400), tmp_path / "out"
+    with _start(folder, output, model, "ray", 10) as driver:
+        _wait_for_shards(output, 4)
+        os.kill(_actors_of(output)[0], signal.SIGKILL)
+        _wait_for_shards(output, 16)
+        driver.kill()
+    before = len(list(output.glob("part-*.parquet")))
+    assert before < 40
+    assert run(str(folder), str(output), model, Options(shard=10), workers=1).done > 0
+    assert Counter(row["path"] for row in _rows(output)) == Counter(str(path) for path in folder.iterdir())
 
 
 def test_options_out_of_range_are_refused(images: Path, model: str, tmp_path: Path) -> None:
