@@ -207,7 +207,7 @@ class ChannelGraph:
 
         hooks = [layer.module.register_forward_hook(record(layer.name)) for layer in self.layers]  # type: ignore[arg-type]
         try:
-            with evaluation_mode(self.root), torch.no_grad():
+            with evaluation_mode(self.root.modules()), torch.no_grad():
                 functional_call(self.root, _meta_state(self.root), torch.empty(shape, device="meta"))
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
@@ -258,9 +258,9 @@ def _meta_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def evaluation_mode(module: nn.Module, only: tuple[type[nn.Module], ...] = (nn.Module,)) -> Iterator[None]:
-    """Submodules of the types ``only`` in evaluation mode inside the block; each module's own mode comes back."""
-    before = [(m, m.training) for m in module.modules() if isinstance(m, only)]
+def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Exactly these modules in evaluation mode inside the block; each one's own mode comes back."""
+    before = [(m, m.training) for m in modules]
     try:
         for m, _ in before:
             m.training = False

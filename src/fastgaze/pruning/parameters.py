@@ -73,7 +73,7 @@ class ParameterPruner:
             for name, child in self.layers.items()
         ]
         try:
-            with evaluation_mode(self.module, NORMS):
+            with evaluation_mode(m for m in self.module.modules() if isinstance(m, NORMS)):
                 yield
         finally:
             for handle in handles:

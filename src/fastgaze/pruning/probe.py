@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from fastgaze.errors import PruningError
-from fastgaze.pruning.graph import NORMS, ChannelGraph, Layer, evaluation_mode
+from fastgaze.pruning.graph import ChannelGraph, Layer, evaluation_mode
 
 Reduction = Literal["mean", "sum"]
+BUFFER = 2**20  # numbers (4 MB in float32): small enough to stay in a cache
 
 
 @dataclass
@@ -54,18 +55,21 @@ class Statistics:
 def map_products(x: Tensor, grad: Tensor) -> Tensor:
     """(N, C, ...) twice -> (N, C): the sum over positions of x * grad, in float32 or better.
 
-    One image at a time through one buffer: the product of a whole batch would be written to memory and read back,
-    which takes three to six times as long.
+    A few images at a time through one small buffer: the product of a whole batch would be written to memory and read
+    back, which takes three to six times as long.
     """
     wide = torch.promote_types(x.dtype, torch.float32)
     if x.dim() == 2:
         return x.to(wide) * grad.to(wide)
-    sums, product = x.new_empty(x.shape[:2], dtype=wide), torch.empty_like(x[0], dtype=wide)
-    positions = tuple(range(1, product.dim()))
-    for n in range(len(x)):
-        product.copy_(x[n]).mul_(grad[n]) if x.dtype != wide else torch.mul(x[n], grad[n], out=product)
-        torch.sum(product, positions, out=sums[n])
-    return sums
+    at_once = max(1, BUFFER // x[0].numel())
+    buffer = torch.empty_like(x[:at_once], dtype=wide)
+    sums, positions = [], tuple(range(2, x.dim()))
+    for first in range(0, len(x), at_once):
+        part, other = x[first : first + at_once], grad[first : first + at_once]
+        product = buffer[: len(part)]
+        torch.mul(part, other, out=product) if x.dtype == wide else product.copy_(part).mul_(other)
+        sums.append(product.sum(positions))
+    return torch.cat(sums) if len(sums) > 1 else sums[0]
 
 
 class _Probe(torch.autograd.Function):
@@ -127,19 +131,25 @@ class _Collector:
     def _flush_gradient(self, statistics: Statistics, reduction: Reduction) -> None:
         if not self.products:
             raise PruningError("no backward pass reached the network inside observe(); call backward() in the block")
-        images = next(iter(self.products.values()))[0].shape[0]
-        g = torch.zeros(images, statistics.maps + 1, dtype=torch.float64)
-        mean = torch.zeros_like(g)
-        scale = images if reduction == "mean" else 1  # dL_n/dx, not the gradient of the batch's mean
-        for number, products in self.products.items():
-            inputs = self.graph.layers[number].inputs
-            total = torch.stack(products).double().sum(0).cpu() * scale
-            g.index_add_(1, inputs, total)
-            weight = 1.0 / (self.positions[number] * torch.bincount(inputs)[inputs])
-            mean.index_add_(1, inputs, total * weight)
+        ids = torch.cat([self.graph.layers[number].inputs for number in self.products])
+        weight = torch.cat([self._mean_weight(number) for number in self.products])
+        layers = [torch.stack(p).sum(0) if len(p) > 1 else p[0] for p in self.products.values()]
+        products = torch.cat(layers, 1).double().cpu()
+        images = len(products)
+        if reduction == "mean":
+            products *= images  # dL_n/dx, not the gradient of the batch's mean
+        g, mean = torch.zeros(2, images, statistics.maps + 1, dtype=torch.float64)
+        ids = ids.expand(images, -1)
+        g.scatter_add_(1, ids, products)  # index_add_ would walk through the channels one by one
+        mean.scatter_add_(1, ids, products * weight)
         statistics.images += images
         statistics.squared += g.square().sum(0)[:-1]
         statistics.absolute += mean.abs().sum(0)[:-1]
+
+    def _mean_weight(self, number: int) -> Tensor:
+        """float64 (channels in,): 1 / positions of the channel's map, which a flatten spreads over several channels."""
+        inputs = self.graph.layers[number].inputs
+        return 1.0 / (self.positions[number] * torch.bincount(inputs)[inputs]).double()
 
     def _flush_activity(self, statistics: Statistics) -> None:
         total = torch.zeros(statistics.maps + 1, dtype=torch.float64)
@@ -181,7 +191,8 @@ def probed(
         for number, layer in enumerate(graph.layers):
             if graph.reads_prunable(layer):
                 handles.append(layer.module.register_forward_pre_hook(collector.hook(number, layer)))
-        with evaluation_mode(graph.root, NORMS if freeze_norm else ()):
+        norms = [layer.module for layer in graph.layers if layer.kind == "norm" and freeze_norm]
+        with evaluation_mode(norms):
             yield
     finally:
         for handle in handles:

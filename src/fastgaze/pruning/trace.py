@@ -58,7 +58,7 @@ def trace_channels(module: nn.Module, example_input: Tensor) -> tuple[list[Layer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise PruningError(f"torch.fx cannot trace {type(module).__name__}: {reason}; prune a part it can") from error
     interpreter = _ChannelInterpreter(traced)
-    with evaluation_mode(module), torch.no_grad():
+    with evaluation_mode(module.modules()), torch.no_grad():
         interpreter.run(example_input)
     return interpreter.finish()
 
