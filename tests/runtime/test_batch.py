@@ -192,11 +192,23 @@ def test_an_image_over_which_workers_died_twice_gets_a_row_that_says_so(model: s
     again = pool._after_death(shard, 1)
     assert worker(again).errors == 1
     assert [row["error"] for row in _rows(tmp_path / "out")] == [None, DIED, None]
+    assert pool._after_death(again, 1) == pool._after_death(again, 1) == again
+    with pytest.raises(DataError, match="keep dying"):
+        pool._after_death(again, 1)
 
 
 def test_an_output_that_cannot_be_written_is_one_error(images: Path, model: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot write"):
         run(str(images), "/proc/nowhere", model, workers=1)
+
+
+def test_a_script_without_a_main_guard_is_told_so(model: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nfrom fastgaze.runtime.batch import run\nrun(*sys.argv[1:], workers=1)\n")
+    arguments = [sys.executable, str(script), str(_fill(tmp_path / "images", 1)), str(tmp_path / "out"), model]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "if __name__ == '__main__'" in result.stderr.splitlines()[-1]
 
 
 _DRIVER = """

@@ -18,6 +18,7 @@ from fastgaze.runtime.batch.work import Done, Setup, Worker
 # The network has one thread; numpy's matrix products must not add more.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _MOST_DEATHS = 2
+_HOPELESS = 5
 _MOST_FALSE_STARTS = 3
 _POLL = 0.5
 _BEFORE_FIRST = -1
@@ -91,7 +92,7 @@ class _Pool:
             return None
         if isinstance(message, str):
             raise DataError(message)
-        hand.started, hand.shard = True, None
+        hand.started, hand.shard, self._false_starts = True, None, 0
         if self._waiting:
             self._give(hand)
         return message if isinstance(message, Done) else None
@@ -112,7 +113,10 @@ class _Pool:
         if not hand.started:
             self._false_starts += 1
             if self._false_starts >= _MOST_FALSE_STARTS:
-                raise DataError(f"worker processes die at start (exit code {hand.process.exitcode})")
+                raise DataError(
+                    f"worker processes die at start (exit code {hand.process.exitcode}); if this is a script of yours, "
+                    "call run under `if __name__ == '__main__':`"
+                )
         if hand.shard is not None:
             self._waiting.appendleft(self._after_death(hand.shard, int(hand.position.value)))
         if self._waiting:
@@ -124,6 +128,8 @@ class _Pool:
         self._deaths[shard.name, index] += 1
         if self._deaths[shard.name, index] < _MOST_DEATHS:
             return shard
+        if self._deaths[shard.name, index] >= _HOPELESS:
+            raise DataError(f"worker processes keep dying over {shard.name}; give them more memory or take fewer")
         return replace(shard, skip=shard.skip | {index})
 
 
