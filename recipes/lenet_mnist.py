@@ -58,7 +58,7 @@ class Plan:
     prune_rate: float = 0.0025
     steps: int = 10
     maps: int = 3
-    betas: tuple[float, ...] = (0.1, 1.0)
+    betas: tuple[float, ...] = (0.03, 0.1)
     limit: int | None = None
 
 
