@@ -87,10 +87,11 @@ def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16") -> T
 
 
 @torch.no_grad()
-def validate(model: nn.Module, source: Source, precision: str = "bf16", batch: int = 16) -> float:
-    """Mean cross-entropy over all images of a source, nats per fixation on the loss grid."""
+def validate(model: nn.Module, source: Source | Sequence[Source], precision: str = "bf16", batch: int = 16) -> float:
+    """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid."""
     model.eval()
-    losses = [per_image_loss(model, part, precision) for part in in_order(source, batch)]
+    sources = [source] if isinstance(source, Source) else source
+    losses = [per_image_loss(model, part, precision) for one in sources for part in in_order(one, batch)]
     return float(torch.cat(losses).double().mean())
 
 
@@ -129,7 +130,7 @@ class Fit:
         self,
         model: nn.Module,
         sources: Sequence[Source],
-        validation: Source,
+        validation: Source | Sequence[Source],
         settings: FitSettings,
         folder: Path,
         save_best: Callable[[nn.Module, dict[str, Any]], None] | None = None,

@@ -20,6 +20,7 @@ from fastgaze.app.cli import (
     evaluate,
     export,
     info,
+    own,
     predict,
     roi,
     serve,
@@ -46,6 +47,7 @@ app.command("demo")(demo.demo)
 app.add_typer(data.app, name="data")
 app.command("evaluate")(evaluate.evaluate)
 app.command("submit")(evaluate.submit)
+app.command("train")(own.train)
 app.command("teacher")(train.teacher)
 app.command("distill")(train.distill)
 app.command("prune")(train.prune)

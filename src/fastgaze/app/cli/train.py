@@ -25,9 +25,9 @@ def teacher(config: ConfigFile, json: Json = False) -> None:
     settings = _read(config)
     from fastgaze.training.stages import teacher_file, train_teacher
 
-    with _processes(), _bar("teacher") as report:
+    with processes(), training_bar("teacher") as report:
         train_teacher(settings, err.print, report)
-    _result({"teacher": str(teacher_file(settings.workshop))}, json)
+    print_result({"teacher": str(teacher_file(settings.workshop))}, json)
 
 
 def distill(
@@ -40,13 +40,13 @@ def distill(
     settings = _read(config)
     from fastgaze.training.stages import distill_student, tune_student
 
-    with _processes(), _bar(out_folder.name) as report:
+    with processes(), training_bar(out_folder.name) as report:
         if start is None:
             result = distill_student(settings, out_folder, err.print, report)
         else:
             result = tune_student(settings, start, out_folder, err.print, report)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
-    _result(facts, json)
+    print_result(facts, json)
 
 
 def prune(config: ConfigFile, start: Start, out_folder: Out, json: Json = False) -> None:
@@ -60,7 +60,7 @@ def prune(config: ConfigFile, start: Start, out_folder: Out, json: Json = False)
         err.print(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
 
     snapshots = prune_student(settings, start, out_folder, report=report)
-    _result({"snapshots": [str(path) for path in snapshots]}, json)
+    print_result({"snapshots": [str(path) for path in snapshots]}, json)
 
 
 def sweep(
@@ -107,7 +107,7 @@ def _read(path: Path) -> "Config":
 
 
 @contextmanager
-def _processes() -> Iterator[None]:
+def processes() -> Iterator[None]:
     """Join the other processes of ``torchrun``, if there are any."""
     from fastgaze.training import distributed
 
@@ -119,7 +119,8 @@ def _processes() -> Iterator[None]:
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
+def training_bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
+    """A progress bar; what it gives is called with step, steps and loss."""
     with progress() as bar:
         task = bar.add_task(what, total=None)
         yield lambda step, steps, loss: bar.update(
@@ -127,7 +128,8 @@ def _bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
         )
 
 
-def _result(facts: dict[str, object], json: bool) -> None:
+def print_result(facts: dict[str, object], json: bool) -> None:
+    """Facts as JSON, or one a line."""
     if json:
         print_json(facts)
     else:
