@@ -58,7 +58,7 @@ class Plan:
     prune_rate: float = 0.0025
     steps: int = 10
     maps: int = 3
-    betas: tuple[float, ...] = (0.03, 0.1)
+    betas: tuple[float, ...] = (0.07, 0.1, 0.2)
     limit: int | None = None
 
 
