@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from fastgaze.errors import DataError
 
 VALIDATION = 7_000  # of the 60,000 training digits, as in the paper
-_TYPES: dict[int, np.dtype[np.generic]] = {0x08: np.dtype("u1"), 0x09: np.dtype("i1"), 0x0B: np.dtype(">i2"), 0x0C: np.dtype(">i4")}
+_TYPES: dict[int, np.dtype[np.generic]] = {
+    0x08: np.dtype("u1"),
+    0x09: np.dtype("i1"),
+    0x0B: np.dtype(">i2"),
+    0x0C: np.dtype(">i4"),
+}
 
 
 @dataclass(frozen=True)
