@@ -149,6 +149,20 @@ def test_alignment_rounds_widths_down_and_spares_narrow_layers() -> None:
     assert net(x).shape[1] == 1
 
 
+def test_named_layers_are_narrowed_to_given_widths_and_no_others() -> None:
+    net, pruner, _ = observed("vgg11")  # widths 8 16 32 32 64 64 64 64
+    names = [layer.name for layer in pruner.graph.readers]
+    pruner.narrow({names[1]: 5, names[3]: 32, names[4]: 17})
+    assert [m.out_channels for m in net if isinstance(m, nn.Conv2d)][:5] == [8, 5, 32, 32, 17]
+
+
+@pytest.mark.parametrize("width", [0, 17])
+def test_a_width_that_a_layer_cannot_have_is_refused(width: int) -> None:
+    _, pruner, _ = observed("vgg11")
+    with pytest.raises(PruningError, match="has 16 maps and cannot be narrowed"):
+        pruner.narrow({pruner.graph.readers[1].name: width})
+
+
 def test_masks_until_compaction_give_the_same_network() -> None:
     net, pruner, x = observed("densenet", compacting=False)
     twin, other, _ = observed("densenet")

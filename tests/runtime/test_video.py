@@ -230,7 +230,8 @@ def test_painter_blends_by_opacity_to_within_a_level() -> None:
 
 
 _SLOW_RENDER = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.video import render
 def wait(done):

@@ -1,5 +1,6 @@
 """The paper's stages on a toy data set and a real VGG-19: they run, resume and hand over to each other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,14 @@ from fastgaze.data.fixations import from_lists
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.errors import ArgumentError
 from fastgaze.models import load_checkpoint, prunable_maps, save_checkpoint
+from fastgaze.models.spec import VGGSpec
 from fastgaze.models.weights import cache_dir
 from fastgaze.training.config import Config, read_config
 from fastgaze.training.distill import Mixture, distillation_sources
-from fastgaze.training.prune import PruneSettings, prune_while_training
+from fastgaze.training.prune import PruneSettings, narrow_to, prune_while_training
 from fastgaze.training.stages import maps_file, prune_student, teacher_maps, train_teacher, tune_student
 from fastgaze.training.workshop import mixed_targets
-from tests.training.helpers import bright_squares, source, tiny_model
+from tests.training.helpers import TINY, bright_squares, source, tiny_model
 
 SIZE = (64, 96)
 
@@ -169,3 +171,11 @@ def test_pruning_ends_at_a_number_of_maps(tmp_path: Path) -> None:
     assert prune_while_training(tiny_model(), [source()], settings, tmp_path, {}) == []
     left, _ = load_checkpoint(tmp_path / "last.safetensors")
     assert prunable_maps(left.spec) == prunable_maps(tiny_model().spec) - 5
+
+
+def test_a_network_is_narrowed_to_the_widths_of_a_spec(tmp_path: Path) -> None:
+    model = tiny_model()
+    wanted = replace(TINY, trunk=VGGSpec(((4,), (3,), (6,), (2,), (8,)), ("relu5_1",)), readout=(2, 1))
+    narrow_to(model, wanted, [source()], steps=2)
+    assert model.spec == wanted
+    assert model(torch.zeros(1, 3, 64, 96)).shape == (1, 64, 96)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor
@@ -130,15 +130,22 @@ class Pruner:
         """
         if step < 1:
             raise PruningError(f"cannot align widths to multiples of {step}; give 1 or more, such as 16")
+        widths = {layer.name: int(self.graph.alive[layer.outputs].sum()) for layer in self.graph.readers}
+        return self.narrow({name: width - width % step for name, width in widths.items() if width > step})
+
+    def narrow(self, widths: Mapping[str, int]) -> Removal:
+        """Remove the lowest-scored maps of each named layer down to its given width."""
         delta_loss = self.delta_loss()
         order = [int(k) for k in self.scores().argsort(stable=True)]
         alive, chosen = self.graph.alive.clone(), list[int]()
-        for layer in self.graph.readers:
-            width = int(alive[layer.outputs].sum())
-            goal = width - width % step if width > step else width
-            own = set(layer.outputs.tolist())
+        for name, goal in widths.items():
+            outputs = self.graph.layer(name).outputs
+            if not 1 <= goal <= int(self.graph.alive[outputs].sum()):
+                have = int(self.graph.alive[outputs].sum())
+                raise PruningError(f"{name} has {have} maps and cannot be narrowed to {goal}; give 1 to {have}")
+            own = set(outputs.tolist())
             for index in [k for k in order if k in own and self.allowed[k] and alive[k]]:
-                if int(alive[layer.outputs].sum()) > goal:
+                if int(alive[outputs].sum()) > goal:
                     alive[index] = False
                     chosen.append(index)
         return self._remove(chosen, delta_loss)

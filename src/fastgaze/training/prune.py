@@ -14,6 +14,7 @@ import torch
 from fastgaze.errors import ArgumentError
 from fastgaze.models.checkpoint import save_checkpoint
 from fastgaze.models.gaze import GazeModel
+from fastgaze.models.spec import GazeSpec, VGGSpec
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -138,3 +139,22 @@ def prune_while_training(
     history.save(folder / "history.json")
     save_checkpoint(model, folder / "last.safetensors", record | {"prune": {"settings": asdict(settings)}})
     return [path for path in paths if path.exists()]
+
+
+def narrow_to(model: GazeModel, spec: GazeSpec, sources: Sequence[Source], steps: int = 32, batch: int = 8) -> None:
+    """Bring every layer to the width it has in ``spec``, the maps that cost least loss going first; nothing is trained.
+
+    For widths that fit an engine's blocks: pruning finds about how wide a layer must be, this makes it exact.
+    """
+    channels_last(model.to(device()))
+    pruner = Pruner(trace(model), signal=Fisher(), objective=NoCost())
+    stream = Stream(sources, batch, seed=0, flips=True)
+    for step in range(steps):
+        train_mode(model)
+        with pruner.observe():
+            per_image_loss(model, stream.batch(step)).mean().backward()  # type: ignore[no-untyped-call]
+    model.zero_grad(set_to_none=True)
+    assert isinstance(spec.trunk, VGGSpec)
+    convs = {f"trunk.conv{b}_{c}": w for b, ws in enumerate(spec.trunk.blocks, 1) for c, w in enumerate(ws, 1)}
+    readout = {f"readout.conv{i}": w for i, w in enumerate(spec.readout[:-1], 1)}
+    pruner.narrow(convs | readout)
