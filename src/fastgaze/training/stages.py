@@ -1,7 +1,8 @@
 """The stages of the paper, each a function that goes on where it was: teacher, student, pruning, tuning."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fastgaze.models.checkpoint import load_checkpoint, save_checkpoint
 from fastgaze.models.ensemble import GazeEnsemble
 from fastgaze.models.factory import create_model
 from fastgaze.models.gaze import GazeModel
+from fastgaze.models.spec import GazeSpec, VGGSpec
 from fastgaze.models.weights import load_backbone
 from fastgaze.pruning import Cost, Removal
 from fastgaze.training.config import Config
@@ -21,7 +23,7 @@ from fastgaze.training.distill import Mixture, distillation_sources, fit_student
 from fastgaze.training.fit import FitResult, FitSettings, Report
 from fastgaze.training.latency import latency_cost
 from fastgaze.training.prepare import write_json
-from fastgaze.training.prune import prune_while_training, trace
+from fastgaze.training.prune import narrow_to, prune_while_training, trace
 from fastgaze.training.stream import fixation_source
 from fastgaze.training.teacher import fit_folds, fit_readout, mean_maps, save_teacher
 from fastgaze.training.workshop import Workshop
@@ -115,6 +117,24 @@ def prune_student(
         cost = latency_cost(trace(model), config.workshop.size, out / "latency.json")
     sources = distillation_sources(config.workshop, teacher_maps(config.workshop), config.student.mixture)
     return prune_while_training(model, sources, config.prune, out, {"start": record}, cost, report)
+
+
+def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: Sequence[int], out: Path) -> GazeSpec:
+    """Bring a FastGaze checkpoint to given widths, trunk and hidden readout layers in order; returns its spec."""
+    model, record = _load(start)
+    spec = model.spec
+    if not isinstance(spec.trunk, VGGSpec):
+        raise ArgumentError(f"{start} is a {spec.architecture}; widths layer by layer are for VGG trunks")
+    depths = [len(block) for block in spec.trunk.blocks]
+    if len(widths) != sum(depths) or len(readout) != len(spec.readout) - 1:
+        raise ArgumentError(f"give {sum(depths)} widths and {len(spec.readout) - 1} readout widths for this network")
+    ends = np.cumsum([0, *depths])
+    blocks = tuple(tuple(widths[a:b]) for a, b in pairwise(ends))
+    wanted = replace(spec, trunk=replace(spec.trunk, blocks=blocks), readout=(*readout, 1))
+    sources = distillation_sources(config.workshop, teacher_maps(config.workshop), config.student.mixture)
+    narrow_to(model, wanted, sources)
+    save_checkpoint(model, out, {"start": record, "narrowed": {"widths": list(widths), "readout": list(readout)}})
+    return wanted
 
 
 def _load(path: Path) -> tuple[GazeModel, dict[str, Any]]:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from fastgaze.app.cli.common import err, out, print_json, progress
-from fastgaze.errors import require
+from fastgaze.errors import ArgumentError, require
 
 if TYPE_CHECKING:
     from fastgaze.training.config import Config
@@ -61,6 +61,30 @@ def prune(config: ConfigFile, start: Start, out_folder: Out, json: Json = False)
 
     snapshots = prune_student(settings, start, out_folder, report=report)
     print_result({"snapshots": [str(path) for path in snapshots]}, json)
+
+
+def narrow(
+    config: ConfigFile,
+    start: Start,
+    widths: Annotated[str, typer.Option(help="Maps of every trunk layer in order, such as 16,16,16,32,32,48,48,64.")],
+    readout: Annotated[str, typer.Option(help="Maps of the hidden readout layers, such as 30,16,2.")],
+    out_file: Annotated[Path, typer.Option("--out", help="Checkpoint to write.")],
+    json: Json = False,
+) -> None:
+    """Bring a FastGaze checkpoint to given widths, such as an engine's blocks; the least important maps go."""
+    settings = _read(config)
+    from fastgaze.models.cost import flops
+    from fastgaze.training.stages import narrow_student
+
+    spec = narrow_student(settings, start, _integers(widths), _integers(readout), out_file)
+    print_result({"checkpoint": str(out_file), "gflop": flops(spec, (480, 640)) / 1e9}, json)
+
+
+def _integers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ArgumentError(f"{text!r} is no list of whole numbers such as 16,16,32") from error
 
 
 def sweep(
