@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from fastgaze.data import formats
 from fastgaze.data.fixations import held_out
-from fastgaze.errors import ArgumentError, DataError
+from fastgaze.errors import ArgumentError, DataError, ModelError
 from fastgaze.export import Facts, export_onnx
 from fastgaze.models import load_checkpoint, save_checkpoint
 from fastgaze.models.spec import VGG_BLOCKS, VGGSpec
@@ -21,7 +21,9 @@ from fastgaze.models.vgg import VGG
 from fastgaze.runtime.predictor import load
 from fastgaze.training.fit import FitSettings
 from fastgaze.training.own import OwnSettings, Start, prepare_own, shared_sizes, train_own
+from fastgaze.training.reopen import reopen
 from tests.app.test_cli_pictures import run
+from tests.small_models import DENSE, PLAIN, random_model
 from tests.training.helpers import bright_squares, tiny_model
 
 QUICK = OwnSettings(
@@ -79,7 +81,9 @@ def test_rare_shapes_join_similar_ones_but_are_never_squeezed_far() -> None:
 
 def test_fine_tuning_learns_the_users_fixations_and_centre_bias(study: Path, start: Path, tmp_path: Path) -> None:
     settings = replace(QUICK, fit=replace(QUICK.fit, steps=150))
-    result = train_own(formats.load("auto", study), "study", Start(start), settings, tmp_path / "run", lambda _: None)
+    result = train_own(
+        formats.load("auto", study), "study", Start(str(start)), settings, tmp_path / "run", lambda _: None
+    )
     assert result.loss < min(result.start_loss, result.center_bias_loss) - 0.3
     model, record = load_checkpoint(result.checkpoint)
     assert (record["data"], record["working_pixels"], record["start"]) == ("study", 64 * 96, {"data": "elsewhere"})
@@ -97,7 +101,7 @@ def test_fine_tuning_learns_the_users_fixations_and_centre_bias(study: Path, sta
 def test_a_run_started_again_gives_what_an_uninterrupted_one_gives(study: Path, start: Path, tmp_path: Path) -> None:
     settings = replace(QUICK, prune_to=0.08, fit=replace(QUICK.fit, steps=30, validate_every=10))
     data = formats.load("auto", study)
-    train_own(data, "study", Start(start), settings, tmp_path / "whole", lambda _: None)
+    train_own(data, "study", Start(str(start)), settings, tmp_path / "whole", lambda _: None)
 
     class KilledError(Exception):
         pass
@@ -107,8 +111,8 @@ def test_a_run_started_again_gives_what_an_uninterrupted_one_gives(study: Path, 
             raise KilledError
 
     with pytest.raises(KilledError):
-        train_own(data, "study", Start(start), settings, tmp_path / "killed", lambda _: None, kill)
-    result = train_own(data, "study", Start(start), settings, tmp_path / "killed", lambda _: None)
+        train_own(data, "study", Start(str(start)), settings, tmp_path / "killed", lambda _: None, kill)
+    result = train_own(data, "study", Start(str(start)), settings, tmp_path / "killed", lambda _: None)
     assert result.gflop <= 0.08
     whole, killed = (load_checkpoint(tmp_path / name / "best.safetensors")[0] for name in ("whole", "killed"))
     assert whole.spec == killed.spec != tiny_model().spec
@@ -118,32 +122,47 @@ def test_a_run_started_again_gives_what_an_uninterrupted_one_gives(study: Path, 
 
 def test_another_run_in_the_same_folder_is_refused(study: Path, start: Path, tmp_path: Path) -> None:
     settings = replace(QUICK, fit=replace(QUICK.fit, steps=2))
-    _train(study, Start(start), settings, tmp_path / "run")
+    _train(study, Start(str(start)), settings, tmp_path / "run")
     with pytest.raises(ArgumentError, match="other size"):
-        _train(study, Start(start), replace(settings, size=(96, 96)), tmp_path / "run")
+        _train(study, Start(str(start)), replace(settings, size=(96, 96)), tmp_path / "run")
     with (study / "fixations.csv").open("a") as file:
         file.write("\nflat0.png,1,1")
     with pytest.raises(ArgumentError, match="other data"):
-        _train(study, Start(start), settings, tmp_path / "run")
+        _train(study, Start(str(start)), settings, tmp_path / "run")
 
 
 def test_a_share_that_leaves_nothing_to_validate_on_is_refused(study: Path, start: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="of 50 images with fixations, a validation share of 0 keeps 0"):
-        _train(study, Start(start), replace(QUICK, validation_share=0), tmp_path / "run")
+        _train(study, Start(str(start)), replace(QUICK, validation_share=0), tmp_path / "run")
     with pytest.raises(ArgumentError, match="already costs"):
-        _train(study, Start(start), replace(QUICK, prune_to=50.0), tmp_path / "other")
+        _train(study, Start(str(start)), replace(QUICK, prune_to=50.0), tmp_path / "other")
 
 
-def test_the_verb_trains_from_a_checkpoint(
+def test_the_verb_fine_tunes_a_model_and_says_what_is_missing(
     study: Path, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["train", "--data", study, "--start", start, "--out", tmp_path / "run", "--size", "64x96"]
+    onnx = tmp_path / "start.onnx"
+    export_onnx(tiny_model(), onnx, Facts("start"))
+    arguments = ["train", "--data", study, "--start", onnx, "--out", tmp_path / "run", "--size", "64x96"]
     assert run(*arguments, "--steps", 20, "--learning-rate", 0.01, "--json") == 0
     facts = json.loads(capsys.readouterr().out)
     assert load_checkpoint(facts["checkpoint"])[0].spec == tiny_model().spec
     for wrong in ([], ["--start", start, "--architecture", "fastgaze"], ["--architecture", "fastgaze"]):
         assert run("train", "--data", study, "--out", tmp_path / "x", *wrong) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_an_exported_network_can_be_trained_further(tmp_path: Path) -> None:
+    original = random_model(PLAIN)
+    export_onnx(original, tmp_path / "net.onnx", Facts("net", data="somewhere"))
+    model, record = reopen(tmp_path / "net.onnx")
+    assert (record["model"], record["data"], model.spec) == ("net", "somewhere", PLAIN)
+    image = torch.randn(1, 3, 64, 96)
+    with torch.inference_mode():
+        torch.testing.assert_close(model(image), original(image), atol=0.01, rtol=0)
+    export_onnx(random_model(DENSE), tmp_path / "dense.onnx", Facts("dense"))
+    with pytest.raises(ModelError, match="give the checkpoint"):
+        reopen(tmp_path / "dense.onnx")
 
 
 def test_a_new_student_starts_from_a_backbone(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,14 +22,16 @@ from fastgaze.data.fixations import FixationSet, Size, held_out
 from fastgaze.errors import ArgumentError, DataError
 from fastgaze.models.checkpoint import load_checkpoint, save_checkpoint
 from fastgaze.models.cost import flops
-from fastgaze.models.factory import create_model
+from fastgaze.models.factory import Model, create_model
 from fastgaze.models.gaze import GazeModel
 from fastgaze.models.weights import load_backbone
 from fastgaze.pruning import Removal
 from fastgaze.runtime.metadata import WorkingSize
+from fastgaze.runtime.zoo import read_model
 from fastgaze.training.fit import Fit, FitSettings, Report, device, validate
 from fastgaze.training.prepare import PreparedSet, dataset_center_bias, normalise, prepare, write_json
 from fastgaze.training.prune import REFERENCE, PruneSettings, prune_while_training
+from fastgaze.training.reopen import reopen
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.workshop import weighted
 
@@ -39,9 +41,12 @@ MOST_SQUEEZE = 1.2  # a rare shape joins a common one if no side changes by more
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins: a checkpoint, or an architecture with the weights of a pretrained backbone."""
+    """Where a run begins: a network, or an architecture with the weights of a pretrained backbone.
 
-    checkpoint: Path | None = None
+    network: a checkpoint (.safetensors), an exported .onnx file, or the name of a bundled model.
+    """
+
+    network: str | None = None
     architecture: str = "fastgaze"
     backbone: str = "vgg16"
 
@@ -174,18 +179,20 @@ def center_bias_loss(sources: Sequence[Source]) -> float:
 
 def _begin(start: Start, own: OwnData) -> tuple[GazeModel, dict[str, Any]]:
     """The network with the data's centre bias, and where it came from."""
-    if start.checkpoint is not None:
-        model, earlier = load_checkpoint(start.checkpoint)
+    model: Model
+    if start.network is not None:
+        checkpoint = start.network.endswith(".safetensors")
+        model, earlier = load_checkpoint(start.network) if checkpoint else reopen(start.network)
         record = {"start": earlier}
     else:
         torch.manual_seed(0)
         model, record = create_model(start.architecture), {}
     if not isinstance(model, GazeModel):
         raise ArgumentError(
-            f"{start.checkpoint or start.architecture}: a {model.spec.architecture} cannot be trained on fixations; "
-            "give fastgaze, densegaze or a checkpoint of one"
+            f"{start.network or start.architecture}: a {model.spec.architecture} cannot be trained on fixations; "
+            "give fastgaze, densegaze or a network of theirs"
         )
-    if start.checkpoint is None:
+    if start.network is None:
         record = load_backbone(model.trunk, start.backbone, normalise(own.training[0].images[:8]))
     model.tail.center_bias.copy_(torch.from_numpy(own.center_bias))
     return model.to(device()), record
@@ -214,7 +221,7 @@ def _prune(
 
 def _claim(folder: Path, data: FixationSet, start: Start, settings: OwnSettings) -> None:
     """Note what the run in ``folder`` is of; refuse to go on with another one."""
-    origin = start.checkpoint and hashlib.sha256(_content(start.checkpoint)).hexdigest()
+    origin = start.network and hashlib.sha256(_content(start.network)).hexdigest()
     facts = {"data": _digest(data), "start": origin or [start.architecture, start.backbone]}
     facts = json.loads(json.dumps(facts | asdict(settings)))
     file = folder / "run.json"
@@ -226,11 +233,13 @@ def _claim(folder: Path, data: FixationSet, start: Start, settings: OwnSettings)
     write_json(file, facts)
 
 
-def _content(path: Path) -> bytes:
+def _content(network: str) -> bytes:
+    if not network.endswith(".safetensors"):
+        return read_model(Path(network))[1]
     try:
-        return path.read_bytes()
+        return Path(network).read_bytes()
     except OSError as error:
-        raise ArgumentError(f"cannot read the checkpoint {path}: {error.strerror or error}") from error
+        raise ArgumentError(f"cannot read the checkpoint {network}: {error.strerror or error}") from error
 
 
 def _digest(data: FixationSet) -> str:

@@ -19,7 +19,9 @@ _TUNING, _FRESH = 0.0002, 0.001
 def train(
     data: Annotated[Path, typer.Option(help="Folder with images and fixations.")],
     out_folder: Out,
-    start: Annotated[Path | None, typer.Option(help="Checkpoint to fine-tune.")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Network to fine-tune: a checkpoint, an .onnx file or a bundled name.")
+    ] = None,
     architecture: Annotated[
         str | None, typer.Option(help="Without --start: fastgaze or densegaze, from a backbone.")
     ] = None,
@@ -37,9 +39,9 @@ def train(
     prune_to: Annotated[float, typer.Option(min=0, help="GFLOP at 640x480 to prune down to first; 0: no pruning.")] = 0,
     json: Json = False,
 ) -> None:
-    """Train on your own fixations: fine-tune a checkpoint, or start from a backbone."""
+    """Train on your own fixations: fine-tune a network, or start from a backbone."""
     if (start is None) == (architecture is None):
-        raise ArgumentError("give one of --start CHECKPOINT and --architecture NAME --backbone FILE, to start from")
+        raise ArgumentError("give one of --start NETWORK and --architecture NAME --backbone FILE, to start from")
     if (architecture is None) != (backbone is None):
         raise ArgumentError("--architecture and --backbone go together: a network starts from pretrained weights")
     require("torch", "train")
@@ -50,7 +52,7 @@ def train(
 
     begin = Start(start) if architecture is None else Start(None, architecture, str(backbone))
     rate = learning_rate or (_FRESH if start is None else _TUNING)
-    settings = _settings(begin.checkpoint is None, steps, rate, batch, parse_size(size), validation_share, prune_to)
+    settings = _settings(begin.network is None, steps, rate, batch, parse_size(size), validation_share, prune_to)
 
     def on_removal(removal: Removal) -> None:
         err.print(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
