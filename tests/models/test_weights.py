@@ -1,5 +1,6 @@
 """Backbones: real files where they are, files that the test writes elsewhere, refusals in one line."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +124,9 @@ def test_vgg11_takes_matching_layers_of_vgg16_at_unit_spread(tmp_path: Path) -> 
     trunk, sample = create_model("fastgaze").trunk, torch.randn(2, 3, 64, 64)
     assert isinstance(trunk, VGG)
     record = load_backbone(trunk, tmp_path / "vgg16.safetensors", sample)
-    assert record["layers"].startswith("matching")
+    assert record["layers"] == "matching"
     # conv3_2 is the second convolution of VGG-16's third block, position 12 of its features.
-    expected = state["features.12.weight"] / record["spreads"]["conv3_2"]
+    expected = state["features.12.weight"] / record["divided_by_spread_on_sample_images"]["conv3_2"]
     torch.testing.assert_close(trunk.conv(3, 2).weight, expected)
     x = sample
     for b, depth in enumerate(trunk.depths, 1):
@@ -134,6 +135,17 @@ def test_vgg11_takes_matching_layers_of_vgg16_at_unit_spread(tmp_path: Path) -> 
             x = trunk.conv(b, c)(x)
             assert float(x.std()) == pytest.approx(1, abs=1e-3), f"conv{b}_{c}"
             x = x.relu()
+
+
+@torch.inference_mode()
+def test_a_whole_vgg_at_unit_spread_is_the_same_network_up_to_a_factor(tmp_path: Path) -> None:
+    save_file(_vgg_state(VGG_BLOCKS["vgg11"]), tmp_path / "vgg11.safetensors")
+    plain, scaled = create_model("fastgaze").trunk, create_model("fastgaze").trunk
+    load_backbone(plain, tmp_path / "vgg11.safetensors")
+    record = load_backbone(scaled, tmp_path / "vgg11.safetensors", torch.randn(2, 3, 64, 64))
+    image = torch.randn(1, 3, 48, 64)
+    factor = math.prod(record["divided_by_spread_on_sample_images"].values())
+    _assert_close(factor * scaled(image), plain(image))
 
 
 def _refused(source: str | Path, trunk: Any = None) -> str:

@@ -5,6 +5,7 @@ Files are keyed as torchvision's (``features.0.weight``), safetensors or .pth; a
 """
 
 import hashlib
+import math
 import os
 import re
 import urllib.error
@@ -49,8 +50,10 @@ def load_backbone(trunk: VGG | DenseNet, source: str | Path, sample: Tensor | No
     """Fill a trunk with pretrained weights; returns what was done, for the training record.
 
     source: a file, or one of the names vgg11, vgg13, vgg16, vgg19, densenet121.
-    sample: a few normalised images (N, 3, H, W); needed when a VGG trunk takes the matching layers of
-        another VGG, since each layer is then rescaled to unit spread on them.
+    sample: a few normalised images (N, 3, H, W), on which each layer of a VGG trunk is rescaled to unit spread.
+        ReLU and max-pooling pass a positive factor on, so the network stays the same up to one factor a layer;
+        a readout of several layers needs it, since their spreads differ by a factor of 50. When a trunk takes
+        only the matching layers of another VGG, the dropped layers have broken the scale, and it is required.
     """
     path = find_backbone(source)
     state = read_backbone(path)
@@ -59,19 +62,15 @@ def load_backbone(trunk: VGG | DenseNet, source: str | Path, sample: Tensor | No
         _load_densenet(trunk, state, path)
         return record | {"layers": "all"}
     donor, kernels = _vgg_layers(state, path)
-    if donor == trunk.depths:
-        _copy_vgg(trunk, kernels, path)
-        return record | {"layers": "all"}
-    if sample is None:
+    layers = "all" if donor == trunk.depths else "matching"
+    if sample is None and layers == "matching":
         raise BackboneError(
             f"{path.name} has blocks of {donor} convolutions, the trunk {trunk.depths}: "
             "give sample images to take the matching layers and rescale them"
         )
     spreads = _copy_vgg(trunk, kernels, path, sample)
-    return record | {
-        "layers": "matching, each divided by the spread of its output on sample images",
-        "spreads": spreads,
-    }
+    divided = {"divided_by_spread_on_sample_images": spreads} if spreads else {}
+    return record | {"layers": layers} | divided
 
 
 def find_backbone(source: str | Path) -> Path:
@@ -154,7 +153,7 @@ def _copy_vgg(
                 raise BackboneError(f"{path}: its {name} does not fit a trunk layer of shape {list(conv.weight.shape)}")
             conv.weight.copy_(kernels[name][0])
             assert conv.bias is not None
-            conv.bias.copy_(kernels[name][1])
+            conv.bias.copy_(kernels[name][1] / math.prod(spreads.values()))  # the input has been divided by that
             if x is not None:
                 spreads[name] = _to_unit_spread(conv, x)
                 x = trunk.relu(conv(x))

@@ -46,7 +46,7 @@ def train_teacher(config: Config, say: Say, report: Report | None = None) -> Gaz
     workshop, settings, folder = config.workshop, config.teacher, config.workshop.runs / "teacher"
     torch.manual_seed(0)
     model = create_model("deepgaze2")
-    record = load_backbone(model.trunk, settings.backbone)
+    record = load_backbone(model.trunk, settings.backbone, workshop.sample())
     model.requires_grad_(False)
     model.readout.requires_grad_(True)
     model.tail.requires_grad_(True)

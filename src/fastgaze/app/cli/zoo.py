@@ -1,10 +1,15 @@
 """``fastgaze models``: what comes with the package."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli.common import out, print_json
+
+if TYPE_CHECKING:
+    from fastgaze.runtime.zoo import BundledModel
+
+SET = "salicon-val"
 
 
 def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -20,10 +25,18 @@ def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
         return
     from rich.table import Table
 
-    table = Table("model", "parameters", "GFLOP 640x480", "GFLOP own size", "file", "scores")
+    table = Table("model", "parameters", "GFLOP*", "file", "one core*", f"{SET}: AUC", "NSS", "bits over uniform")
     for model in listed:
         name = f"{model.name} (default)" if model.default else model.name
-        scores = ", ".join(f"{key} {value}" for key, value in model.scores.items() if not isinstance(value, dict))
         size = f"{model.bytes / 1e6:.2f} MB"
-        table.add_row(name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", f"{model.gflop:.2f}", size, scores)
+        means = model.scores.get(SET, {}).get("means", {})
+        scores = [f"{means[key]:.3f}" if key in means else "" for key in ("auc", "nss", "log_likelihood_bits")]
+        table.add_row(name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", size, _milliseconds(model), *scores)
     out.print(table)
+    out.print("* GFLOP at 640x480; milliseconds of a 384x512 picture on one core, at the model's own working size")
+
+
+def _milliseconds(model: "BundledModel") -> str:
+    """As measured when the model was shipped; ``fastgaze bench`` measures here and now."""
+    time = model.scores.get("one_core", {}).get("own_size", {}).get("cpu_ms")
+    return "" if time is None else f"{time:.1f} ms"
