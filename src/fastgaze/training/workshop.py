@@ -26,7 +26,7 @@ class Workshop:
     validation: images to stop and choose on, the first ``validation_images`` of them.
     eye_tracking: the small sets; a tenth of each, by a hash of the name, is kept out of everything.
     size: (height, width) that all images are scaled to.
-    limit: at most so many pre-training images, 0 for all.
+    limit: at most so many images of each set, 0 for all.
     """
 
     data: Path
@@ -44,15 +44,18 @@ class Workshop:
         """Decoded images, features and teacher maps."""
         return self.runs / "cache"
 
+    @property
+    def _suffix(self) -> str:
+        return f"-{self.limit}" if self.limit else ""
+
     def load(self, name: str) -> FixationSet:
         """A set as it is on disk."""
         data = formats.load(self.format, self.data / name)
-        return data.subset(np.arange(min(self.limit or len(data), len(data)))) if name == self.pretraining else data
+        return data.subset(np.arange(min(self.limit, len(data)))) if self.limit else data
 
     def prepared(self, name: str) -> PreparedSet:
         """A set at the working size."""
-        suffix = f"-{self.limit}" if self.limit and name == self.pretraining else ""
-        return prepare(self.load(name), name + suffix, self.size, self.cache)
+        return prepare(self.load(name), name + self._suffix, self.size, self.cache)
 
     @cached_property
     def large(self) -> PreparedSet:
@@ -78,8 +81,7 @@ class Workshop:
 
     def features_file(self, name: str) -> Path:
         """Where the trunk features of a set are kept."""
-        suffix = f"-{self.limit}" if self.limit and name == self.pretraining else ""
-        return self.cache / f"vgg19-{name.replace('/', '-')}{suffix}.npy"
+        return self.cache / f"vgg19-{name.replace('/', '-')}{self._suffix}.npy"
 
     def features(self, model: GazeModel | None, name: str) -> Features:
         """Stored trunk features of a whole set, computed now as far as they are missing."""
