@@ -1,0 +1,81 @@
+"""``fastgaze info``, ``--version`` and what they must not load."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fastgaze import __version__
+from fastgaze.app.cli import app
+from fastgaze.models import create_model, save_checkpoint
+from fastgaze.models.spec import GazeSpec, VGGSpec
+
+
+@pytest.mark.parametrize(
+    ("architecture", "maps", "gflop"),
+    [("fastgaze", 2803, 91.745), ("densegaze", 7219, 32.276), ("deepgaze2", 5555, 239.069), ("lenet5", 580, 0.0046)],
+)
+def test_info_of_an_architecture(architecture: str, maps: int, gflop: float) -> None:
+    result = CliRunner().invoke(app, ["info", architecture, "--size", "480x640", "--json"])
+    facts = json.loads(result.stdout)
+    assert facts["maps"] == maps
+    assert facts["gflop"] == pytest.approx(gflop, abs=1e-3)
+    assert facts["gflop"] == pytest.approx(sum(layer["gflop"] for layer in facts["layers"]))
+    assert facts["parameters"] == sum(p.numel() for p in create_model(architecture).parameters())
+
+
+def test_info_of_a_checkpoint_and_of_an_exported_model(tmp_path: Path, bright_file: Path) -> None:
+    spec = GazeSpec("fastgaze", VGGSpec(((4,), (5,), (6,), (7,), (8,)), ("relu5_1",)), (3, 1), "prelu")
+    save_checkpoint(create_model("fastgaze", spec), tmp_path / "m.safetensors", {"note": "small"})
+    facts = json.loads(CliRunner().invoke(app, ["info", str(tmp_path / "m.safetensors"), "--json"]).stdout)
+    assert [layer["maps"] for layer in facts["layers"]] == [4, 5, 6, 7, 8, 3, 1]
+    assert facts["record"] == {"note": "small"}
+    exported = json.loads(CliRunner().invoke(app, ["info", str(bright_file), "--json"]).stdout)
+    assert exported["parameters"] > 0
+
+
+def test_without_json_it_is_a_table() -> None:
+    result = CliRunner().invoke(app, ["info", "fastgaze"])
+    assert "2803 maps" in result.stdout
+    assert "conv5_2" in result.stdout
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["info", "nothing"], "no bundled model 'nothing'"),
+        (["info", "fastgaze", "--size", "big"], "'big' is not HEIGHTxWIDTH"),
+        (["info", "fastgaze", "--sise", "1x1"], "No such option"),
+        (["inform"], "No such command"),
+    ],
+)
+def test_a_users_error_is_one_line_and_exit_code_2(arguments: list[str], complaint: str) -> None:
+    done = _run("-m", "fastgaze", *arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_debug_shows_the_traceback() -> None:
+    done = _run("-m", "fastgaze", "--debug", "info", "nothing")
+    assert "Traceback" in done.stderr
+    assert done.returncode == 1
+
+
+def test_import_and_version_load_neither_torch_nor_onnxruntime() -> None:
+    code = "import sys, fastgaze; print([m for m in ('torch', 'onnxruntime', 'numpy') if m in sys.modules])"
+    assert _run("-c", code).stdout.strip() == "[]"
+    code = (
+        "import sys\nfrom fastgaze.app.cli import main\n"
+        "try:\n    main(['--version'])\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'onnxruntime') if m in sys.modules])"
+    )
+    assert _run("-c", code).stdout.splitlines() == [f"fastgaze {__version__}", "[]"]
