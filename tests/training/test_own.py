@@ -80,7 +80,7 @@ def test_rare_shapes_join_similar_ones_but_are_never_squeezed_far() -> None:
 
 
 def test_fine_tuning_learns_the_users_fixations_and_centre_bias(study: Path, start: Path, tmp_path: Path) -> None:
-    settings = replace(QUICK, fit=replace(QUICK.fit, steps=150))
+    settings = replace(QUICK, fit=replace(QUICK.fit, steps=100))
     result = train_own(
         formats.load("auto", study), "study", Start(str(start)), settings, tmp_path / "run", lambda _: None
     )
@@ -131,11 +131,18 @@ def test_another_run_in_the_same_folder_is_refused(study: Path, start: Path, tmp
         _train(study, Start(str(start)), settings, tmp_path / "run")
 
 
-def test_a_share_that_leaves_nothing_to_validate_on_is_refused(study: Path, start: Path, tmp_path: Path) -> None:
+def test_a_refused_run_leaves_its_folder_free(study: Path, start: Path, tmp_path: Path) -> None:
+    quick = replace(QUICK, fit=replace(QUICK.fit, steps=1))
     with pytest.raises(DataError, match="of 50 images with fixations, a validation share of 0 keeps 0"):
-        _train(study, Start(str(start)), replace(QUICK, validation_share=0), tmp_path / "run")
+        _train(study, Start(str(start)), replace(quick, validation_share=0), tmp_path / "run")
     with pytest.raises(ArgumentError, match="already costs"):
-        _train(study, Start(str(start)), replace(QUICK, prune_to=50.0), tmp_path / "other")
+        _train(study, Start(str(start)), replace(quick, prune_to=50.0), tmp_path / "run")
+    data = formats.load("auto", study)
+    (study / "flat2.png").rename(tmp_path / "flat2.png")
+    with pytest.raises(DataError, match=r"no image at .*flat2.png"):
+        train_own(data, "study", Start(str(start)), quick, tmp_path / "run", lambda _: None)
+    (tmp_path / "flat2.png").rename(study / "flat2.png")
+    _train(study, Start(str(start)), quick, tmp_path / "run")
 
 
 def test_the_verb_fine_tunes_a_model_and_says_what_is_missing(

@@ -104,10 +104,12 @@ def train_own(
     name: of the data, for the record.
     """
     data = data.subset([i for i in range(len(data)) if data.inside(i).any()])
-    _claim(folder, data, start, settings)
+    facts = _run_facts(folder, data, start, settings)
     own = prepare_own(data, settings, folder / "cache")
     validation = [fixation_source(part) for part in own.validation]
     model, record = _begin(start, own)
+    _check_goal(model, settings.prune_to)
+    write_json(folder / "run.json", facts)
     precision = settings.fit.precision
     before, flat = validate(model, validation, precision), center_bias_loss(validation)
     counts = sum(map(len, own.training)), sum(map(len, own.validation))
@@ -198,6 +200,11 @@ def _begin(start: Start, own: OwnData) -> tuple[GazeModel, dict[str, Any]]:
     return model.to(device()), record
 
 
+def _check_goal(model: GazeModel, prune_to: float) -> None:
+    if (gflop := flops(model.spec, REFERENCE) / 1e9) <= prune_to:
+        raise ArgumentError(f"the network already costs {gflop:.3g} GFLOP at 640x480; prune to less than that")
+
+
 def _prune(
     model: GazeModel,
     sources: Sequence[Source],
@@ -212,25 +219,21 @@ def _prune(
         pruned, _ = load_checkpoint(done)
         assert isinstance(pruned, GazeModel)
         return pruned
-    if (gflop := flops(model.spec, REFERENCE) / 1e9) <= settings.prune_to:
-        raise ArgumentError(f"the network already costs {gflop:.3g} GFLOP at 640x480; prune to less than that")
     how = PruneSettings((settings.prune_to,), steps=6, share=0.06, optimizer="adam", learning_rate=5e-5)
     prune_while_training(model, sources, replace(how, batch=settings.fit.batch), folder, record, report=report)
     return model
 
 
-def _claim(folder: Path, data: FixationSet, start: Start, settings: OwnSettings) -> None:
-    """Note what the run in ``folder`` is of; refuse to go on with another one."""
+def _run_facts(folder: Path, data: FixationSet, start: Start, settings: OwnSettings) -> dict[str, Any]:
+    """What the run in ``folder`` is of, for its ``run.json``; another run that is there already is refused."""
     origin = start.network and hashlib.sha256(_content(start.network)).hexdigest()
-    facts = {"data": _digest(data), "start": origin or [start.architecture, start.backbone]}
-    facts = json.loads(json.dumps(facts | asdict(settings)))
-    file = folder / "run.json"
-    if file.is_file():
+    made = {"data": _digest(data), "start": origin or [start.architecture, start.backbone]} | asdict(settings)
+    facts: dict[str, Any] = json.loads(json.dumps(made))
+    if (file := folder / "run.json").is_file():
         known = json.loads(file.read_text())
         if changed := sorted(key for key in facts if known.get(key) != facts[key]):
             raise ArgumentError(f"{folder} holds a run with other {', '.join(changed)}; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(file, facts)
+    return facts
 
 
 def _content(network: str) -> bytes:
@@ -246,7 +249,10 @@ def _digest(data: FixationSet) -> str:
     """Changes with the images' files, names and sizes and with the fixations."""
     digest = hashlib.sha256()
     for path, name in zip(data.paths, data.names, strict=True):
-        facts = path.stat()
+        try:
+            facts = path.stat()
+        except OSError as error:
+            raise DataError(f"no image at {path}; `fastgaze data check` lists all that are missing") from error
         digest.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
     for array in (data.sizes, data.start, data.x, data.y):
         digest.update(np.ascontiguousarray(array).tobytes())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastgaze.app.cli.common import err, parse_size
-from fastgaze.app.cli.train import Json, Out, print_result, processes, training_bar
+from fastgaze.app.cli.train import Json, Out, print_result, training_bar
 from fastgaze.errors import ArgumentError, require
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def train(
         err.print(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
 
     fixations = formats.load(format, data)
-    with processes(), training_bar(out_folder.name) as report:
+    with training_bar(out_folder.name) as report:
         result = train_own(fixations, data.name, begin, settings, out_folder, err.print, report, on_removal)
     facts = {key: getattr(result, key) for key in ("best_step", "loss", "start_loss", "center_bias_loss", "gflop")}
     print_result({"checkpoint": str(result.checkpoint), **facts}, json)
