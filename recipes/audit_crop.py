@@ -257,7 +257,14 @@ def main() -> None:
         findings.append(audit(model, contrast, pairs, options.ratio))
         print(_row(findings[-1]), flush=True)
     if options.json:
-        facts: dict[str, Any] = {"model": model.name, "ratio": options.ratio, "findings": [asdict(f) for f in findings]}
+        facts: dict[str, Any] = {
+            "model": model.name,
+            "engine": "onnxruntime",
+            "ratio": options.ratio,
+            "picture": [SIDE, 2 * SIDE],
+            "portraits": "photographs" if options.portraits else "drawn, and one photograph",
+            "findings": [asdict(finding) for finding in findings],
+        }
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(facts, indent=2) + "\n")
 

@@ -56,12 +56,13 @@ def belongings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     (folder / "my-study").mkdir()
     lines = ["image,x,y"]
-    for kind, size in (("flat", (64, 96)), ("tall", (96, 64))):
+    for kind, size in (("street", (64, 96)), ("tower", (96, 64))):
         squares = bright_squares(12, size)
         for i, (image, counts) in enumerate(zip(squares.images, squares.counts, strict=True)):
-            Image.fromarray(image).save(folder / "my-study" / f"{kind}{i}.png")
+            name = f"{kind}{i or ''}.png"
+            Image.fromarray(image).save(folder / "my-study" / name)
             rows, columns = np.nonzero(counts)
-            lines += [f"{kind}{i}.png,{4 * x + 2},{4 * y + 2}" for x, y in zip(columns, rows, strict=True)]
+            lines += [f"{name},{4 * x + 2},{4 * y + 2}" for x, y in zip(columns, rows, strict=True)]
     (folder / "my-study" / "fixations.csv").write_text("\n".join(lines))
     export_onnx(tiny_model(), folder / "start.onnx", Facts("start"))
     export_onnx(bright_model(), folder / "mine.onnx", Facts("mine"))
@@ -100,8 +101,9 @@ def commands(code: str) -> Iterator[list[str]]:
 
 
 def quick(words: list[str]) -> list[str]:
-    """The same command with 2 training steps on small images."""
-    words = ["2" if i and words[i - 1] == "--steps" else word for i, word in enumerate(words)]
+    """The same command with 2 training steps on small images, pruning to what the small network can reach."""
+    fast = {"--steps": "2", "--prune-to": "0.08"}
+    words = [fast.get(words[i - 1], word) if i else word for i, word in enumerate(words)]
     return [*words, "--size", "64x96", "--validation-share", "0.2"] if words[0] == "train" else words
 
 
