@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scale=${1:-tiny}
 config=recipes/$scale.toml
-runs=runs; [ "$scale" = tiny ] && runs=runs/tiny
+runs=runs; if [ "$scale" = tiny ]; then runs=runs/tiny; fi
 fastgaze=.venv/bin/fastgaze
 data=../shared/data
 
@@ -20,15 +20,23 @@ $fastgaze distill --config "$config" --out "$runs/fastgaze"
 # 3. Fisher pruning while training, with a snapshot at every mark of cost.
 $fastgaze prune --config "$config" --start "$runs/fastgaze/best.safetensors" --out "$runs/pruned"
 
-# 4. Fine-tune what is left, and export it.
-for snapshot in "$runs"/pruned/[0-9]*.safetensors; do
-  name=tuned-$(basename "$snapshot" .safetensors)
-  $fastgaze distill --config "$config" --start "$snapshot" --out "$runs/$name"
+# 4. Widths that fit the engine's blocks of 16 channels, fine-tuning, export.
+case $scale in
+  tiny) from=8; students="tiny:4,4,4,4,4,4,4,4:4,4,2" ;;
+  *)    from=10; students="fastgaze-m:16,32,32,48,64,64,80,112:30,16,2
+                           fastgaze-s:16,16,16,32,32,48,48,64:30,16,2
+                           fastgaze-xs:16,16,16,16,16,16,32,48:16,16,2" ;;
+esac
+for student in $students; do
+  IFS=: read -r name widths readout <<< "$student"
+  $fastgaze narrow --config "$config" --start "$runs/pruned/$from.safetensors" \
+    --widths "$widths" --readout "$readout" --out "$runs/narrow/$name.safetensors"
+  $fastgaze distill --config "$config" --start "$runs/narrow/$name.safetensors" --out "$runs/$name"
   $fastgaze export "$runs/$name/best.safetensors" --out "$runs/$name/model.onnx" --name "$name"
 done
 
 # 5. Score the smallest one, as it ships, on the validation images and on the images that were kept out.
-model=$(ls -S "$runs"/tuned-*/model.onnx | tail -n 1)
+model=$runs/$name/model.onnx
 limit=(); [ "$scale" = tiny ] && limit=(--limit 8)
 $fastgaze evaluate "$model" --data "$data/salicon/val" --format npz "${limit[@]}"
 $fastgaze evaluate "$model" --data "$data/osie" --format npz --held-out "${limit[@]}"
