@@ -25,15 +25,18 @@ def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
         return
     from rich.table import Table
 
-    table = Table("model", "parameters", "GFLOP*", "file", "one core*", f"{SET}: AUC", "NSS", "bits over uniform")
+    table = Table("", "model", "parameters", "GFLOP", "file", "one core", "AUC", "NSS", "bits", box=None)
     for model in listed:
-        name = f"{model.name} (default)" if model.default else model.name
+        mark = "*" if model.default else ""
         size = f"{model.bytes / 1e6:.2f} MB"
         means = model.scores.get(SET, {}).get("means", {})
         scores = [f"{means[key]:.3f}" if key in means else "" for key in ("auc", "nss", "log_likelihood_bits")]
-        table.add_row(name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", size, _milliseconds(model), *scores)
+        table.add_row(
+            mark, model.name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", size, _milliseconds(model), *scores
+        )
     out.print(table)
-    out.print("* GFLOP at 640x480; milliseconds of a 384x512 picture on one core, at the model's own working size")
+    out.print(f"* default. GFLOP at 640x480; AUC, NSS and bits over uniform on {SET}, tuebingen protocol;")
+    out.print("one core: a 384x512 picture to its log density at the model's own working size, when it was shipped")
 
 
 def _milliseconds(model: "BundledModel") -> str:
