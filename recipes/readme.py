@@ -1,4 +1,4 @@
-"""Write the README's table of models and its strip of pictures from what is bundled.
+"""Write the README's table of models, its strip of pictures and the model cards from what is bundled.
 
 .venv/bin/python recipes/readme.py
 """
@@ -14,6 +14,7 @@ from fastgaze.runtime.zoo import BundledModel, models
 ROOT = Path(__file__).parents[1]
 STRIP = ("astronaut", "coffee", "chelsea")
 HEIGHT = 220
+CARD_METRICS = ("auc", "nss", "sim", "kl", "log_likelihood_bits", "information_gain")
 
 
 def table(listed: list[BundledModel]) -> str:
@@ -39,6 +40,20 @@ def table(listed: list[BundledModel]) -> str:
     return "\n".join(rows)
 
 
+def card(model: BundledModel) -> str:
+    """Scores of one model on every public set, with 95% intervals over images."""
+    sets = {name: facts for name, facts in model.scores.items() if "means" in facts}
+    metrics = [metric for metric in CARD_METRICS if metric in next(iter(sets.values()))["means"]]
+    rows = [f"### {model.name}", f"{model.parameters:,} parameters, {model.gflop_640x480:.2f} GFLOP at 640x480.", ""]
+    rows += ["| set | images | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 2) + "|"]
+    for name, facts in sets.items():
+        cells = [
+            f"{facts['means'][m]:.3f} [{facts['intervals'][m][0]:.3f}, {facts['intervals'][m][1]:.3f}]" for m in metrics
+        ]
+        rows.append(f"| {name} | {facts['images']} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
 def strip() -> Image.Image:
     """Photographs, each with its heat map beside it."""
     parts: list[Image.Image] = []
@@ -55,6 +70,12 @@ def strip() -> Image.Image:
     return canvas
 
 
+def with_cards(text: str) -> str:
+    """docs/models.md with the present cards."""
+    cards = "\n\n".join(card(model) for model in models())
+    return re.sub(r"(<!-- cards:.*?-->\n).*?(<!-- /cards -->)", lambda m: f"{m[1]}{cards}\n{m[2]}", text, flags=re.S)
+
+
 def with_table(text: str) -> str:
     """The README with the present table."""
     return re.sub(
@@ -63,8 +84,8 @@ def with_table(text: str) -> str:
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    readme.write_text(with_table(readme.read_text()))
+    for page, fill in ((ROOT / "README.md", with_table), (ROOT / "docs" / "models.md", with_cards)):
+        page.write_text(fill(page.read_text()))
     (ROOT / "docs" / "images").mkdir(parents=True, exist_ok=True)
     strip().save(ROOT / "docs" / "images" / "strip.png", optimize=True)
     print(table(models()))
