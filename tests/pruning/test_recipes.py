@@ -71,7 +71,7 @@ def test_lenet_table_and_comparison_from_end_to_end(
     lenet_mnist.main(options)  # everything is on disk: only the table is printed
     assert "{" not in capsys.readouterr().out
 
-    checkpoint = str(tmp_path / "unpruned-seed0.safetensors")
+    checkpoint = str(tmp_path / "unpruned-seed1.safetensors")
     out = tmp_path / "figure"
     small = ["--images", "20", "--batch", "10", "--maps", "150", "--lowest", "20", "--betas", "0.01"]
     pruning_comparison.main(["--checkpoint", checkpoint, "--data", str(digits), "--out", str(out), *small])
