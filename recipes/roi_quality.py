@@ -23,7 +23,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.data.fixations import FixationSet
+from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.data.formats import npz
 from fastgaze.data.operators import gaussian_matrix
 from fastgaze.runtime.image import open_picture
@@ -157,7 +157,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results/roi_quality.json"))
     options = parser.parse_args()
     predictor, fixations = load(options.model, threads=1), npz.read(options.data)
-    images = list(range(0, len(fixations), len(fixations) // options.images))[: options.images]
+    unseen = [int(i) for i in np.flatnonzero(held_out(fixations.names))]  # never trained on
+    images = unseen[:: max(len(unseen) // options.images, 1)][: options.images]
     roi = Roi(block=16, low=-8, high=8, strength=options.strength, neutral=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
