@@ -2,7 +2,7 @@
 # The paper from the first image to the file that ships. Reads top to bottom; every step goes on where it was.
 #
 #   recipes/paper.sh tiny   minutes: CI runs it
-#   recipes/paper.sh full   a day on two cores: what made the bundled models
+#   recipes/paper.sh full   hours on two cores; docs/models.md says how the bundled models' run differed from it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scale=${1:-tiny}

@@ -11,9 +11,7 @@ from fastgaze.data.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.errors import DataError
 
 GRID = (48, 64)  # height, width
-BANDWIDTH = (
-    0.04  # of the picture's width and height; near the best by leave-one-image-out likelihood on SALICON and OSIE
-)
+BANDWIDTH = 0.04  # of the picture's width and height; a fixed choice, not tuned
 UNIFORM_SHARE = 0.01  # keeps the log density finite where nobody ever looked
 
 

@@ -86,7 +86,7 @@ class Tail(nn.Module):
             A = self.matrix(x.shape[1], image_size[0], size[0])
             B = self.matrix(x.shape[2], image_size[1], size[1])
             logits = A @ x @ B.T + resize_grid(self.center_bias if center_bias is None else center_bias, size)
-            # Rows first, then columns: one long float32 sum would be off by more than 1e-5.
+            # Rows first, then columns: one long float32 sum loses digits that two short ones keep.
             return logits - logits.logsumexp(dim=2, keepdim=True).logsumexp(dim=1, keepdim=True)
 
 

@@ -1,7 +1,7 @@
 """Students: 0.9 cross-entropy with the teacher's maps, 0.1 with the fixations of the eye-tracking sets.
 
 The large set brings many images, so that the trunk can be trained too. Its own fixations may be mixed into the
-teacher's maps: they know what the teacher missed, the teacher knows what 60 viewers left to chance.
+teacher's maps: they know what the teacher missed, the teacher knows what a few hundred points left to chance.
 """
 
 from dataclasses import dataclass
