@@ -6,8 +6,7 @@ Every network, the unpruned one too, is trained in the same way: SGD with moment
 learning rate, clipped gradients, digits shifted at random by up to two pixels, and the epoch with the best validation
 error kept. Pruning goes on while training, with the learning rate and the ten steps a round of the paper; then the
 network is tuned. Within a run all choices use the 7,000 validation digits. The plan itself (epochs, betas) was set on
-seed 0, whose
-test error was seen meanwhile; the table therefore starts at seed 1.
+seed 0, whose test error was seen meanwhile; the table therefore starts at seed 1.
 The work folder holds every finished row, so that a run that was stopped goes on where it was.
 """
 
