@@ -30,7 +30,8 @@ Marks = list[tuple[float, float]]
 """(wall seconds, CPU seconds) before and after every step."""
 
 STEPS = ("decode", "prepare", "network", "tail")
-_PRODUCT = 1024
+PRODUCT = 1024
+"""Side of the square matrices whose product shows what a core can do."""
 _COLD_STARTS = 5
 
 
@@ -52,7 +53,7 @@ def bench(setup: Setup, against: str | None = None, cold: bool = True) -> dict[s
     ``own_size`` holds the figures for the same picture at the model's own working size.
     """
     _check(setup)
-    picture = _picture(setup.size)
+    picture = sample_picture(setup.size)
     own = load(setup.model, setup.engine, setup.threads)
     forced = at_size(own, setup.size)
     other = None if against is None else at_size(load(against, setup.engine, setup.threads), setup.size)
@@ -79,7 +80,7 @@ def _check(setup: Setup) -> None:
         raise ArgumentError(f"rounds={setup.rounds} is not at least 3")
 
 
-def _picture(size: Size) -> npt.NDArray[np.uint8]:
+def sample_picture(size: Size) -> npt.NDArray[np.uint8]:
     """A picture with shapes of all scales and some noise, uint8 (H, W, 3)."""
     generator = np.random.default_rng(0)
     coarse = generator.integers(0, 256, (size[0] // 16 + 1, size[1] // 16 + 1, 3), dtype=np.uint8)
@@ -102,8 +103,10 @@ class Timings:
 
 
 def _interleave(runs: dict[str, Predictor], picture: npt.NDArray[np.uint8], setup: Setup) -> Timings:
-    product = _product()
-    work = {name: partial(_predict, predictor, picture) for name, predictor in runs.items()} | {"product": product}
+    product = matrix_product()
+    work = {name: partial(timed_prediction, predictor, picture) for name, predictor in runs.items()} | {
+        "product": product
+    }
     for _ in range(3):  # the first calls build matrices and allocate
         for run in work.values():
             run()
@@ -115,41 +118,42 @@ def _interleave(runs: dict[str, Predictor], picture: npt.NDArray[np.uint8], setu
     return Timings({n: s[:, :, 0] for n, s in steps.items()}, {n: s[:, :, 1] for n, s in steps.items()}, setup.threads)
 
 
-def _predict(predictor: Predictor, picture: npt.NDArray[np.uint8]) -> Marks:
+def timed_prediction(predictor: Predictor, picture: npt.NDArray[np.uint8]) -> Marks:
     """One prediction as ``Predictor.predict`` does it, with a mark after every step."""
-    marks = [_mark()]
+    marks = [mark()]
     opened = open_picture(picture)
     photo = opened.rgb(at_least=predictor.card.working_size(opened.size))
-    marks.append(_mark())
+    marks.append(mark())
     prepared = predictor.prepare(photo, opened.size)
-    marks.append(_mark())
+    marks.append(mark())
     saliency = predictor.engine(prepared.pixels[None])[0, 0]
-    marks.append(_mark())
+    marks.append(mark())
     predictor.finish(saliency, prepared.working, opened.size, predictor.bias())
-    return [*marks, _mark()]
+    return [*marks, mark()]
 
 
-def _mark() -> tuple[float, float]:
+def mark() -> tuple[float, float]:
+    """(wall seconds, CPU seconds) now."""
     return perf_counter(), process_time()
 
 
-def _product() -> Callable[[], Marks]:
+def matrix_product() -> Callable[[], Marks]:
     """A product of two square float32 matrices: the arithmetic limit of a core."""
     generator = np.random.default_rng(1)
-    a, b = (generator.standard_normal((_PRODUCT, _PRODUCT)).astype(np.float32) for _ in range(2))
+    a, b = (generator.standard_normal((PRODUCT, PRODUCT)).astype(np.float32) for _ in range(2))
     out = np.empty_like(a)
 
     def run() -> Marks:
-        start = _mark()
+        start = mark()
         np.matmul(a, b, out=out)
-        return [start, _mark()]
+        return [start, mark()]
 
     return run
 
 
 def _figures(setup: Setup, own: Predictor, timings: Timings) -> dict[str, Any]:
     gflop = own.card.gflop(setup.size)
-    peak = 2 * _PRODUCT**3 / 1e6 / timings.fair["product"][:, 0]
+    peak = 2 * PRODUCT**3 / 1e6 / timings.fair["product"][:, 0]
     rate = gflop * 1e3 / timings.fair["model"][:, STEPS.index("network")]
     return {
         "model": own.name,

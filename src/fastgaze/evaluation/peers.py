@@ -157,20 +157,38 @@ class TwitterFastGaze:
         self, image: NDArray[np.uint8], size: Size, center_bias: Literal["model"] | NDArray[np.floating] | None
     ) -> NDArray[np.float64]:
         """Log density ``size`` (h, w); a centre bias that is an array is added to the network's output."""
-        saliency = resample_log_density(self.saliency(image), size)
+        return self.finish(self.network(self.prepare(image)), size, center_bias)
+
+    def finish(
+        self, output: NDArray[np.float32], size: Size, center_bias: Literal["model"] | NDArray[np.floating] | None
+    ) -> NDArray[np.float64]:
+        """The network's output -> log density ``size``."""
+        saliency = resample_log_density(self.blur(output), size)
         if isinstance(center_bias, np.ndarray):
             saliency = resample_log_density(saliency + resample_log_density(center_bias, size), size)
         return saliency
 
     def saliency(self, image: NDArray[np.uint8]) -> NDArray[np.float64]:
         """The network's output (ceil(H / 16), ceil(W / 16)) for RGB uint8 (H, W, 3), blurred."""
+        return self.blur(self.network(self.prepare(image)))
+
+    def prepare(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """RGB uint8 (H, W, 3) -> what the network sees, (1, 3, H', W'), BGR."""
         if self._width is not None and image.shape[1] != self._width:
             height = max(STRIDE, round(image.shape[0] * self._width / image.shape[1]))
             image = np.asarray(Image.fromarray(image).resize((self._width, height), Image.Resampling.BILINEAR))
         pad = [(0, -side % STRIDE) for side in image.shape[:2]]
         pixels = np.pad(image[:, :, ::-1].astype(np.float32) - BGR_MEAN, [*pad, (0, 0)], mode="edge")
-        output = self._session.run(None, {"image": pixels.transpose(2, 0, 1)[None]})[0][0, 0].astype(np.float64)
+        return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None], dtype=np.float32)
+
+    def network(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(1, 3, H, W) -> (H / 16, W / 16), before the blur."""
+        output: NDArray[np.float32] = self._session.run(None, {"image": pixels})[0][0, 0]
+        return output
+
+    def blur(self, output: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The file's last layer, on the network's output (h, w)."""
         if self._blur is None:
-            return np.asarray(output)
+            return output.astype(np.float64)
         rows, columns = (_blur_matrix(n, self._blur.taps, self._blur.sigma) for n in output.shape)
-        return np.asarray(rows @ output @ columns.T)
+        return np.asarray(rows @ output.astype(np.float64) @ columns.T)
