@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fastgaze.app.cli.common import parse_size
 from fastgaze.data.formats import npz
 from fastgaze.data.mnist import load_mnist
 from fastgaze.models import GazeModel, load_checkpoint
@@ -124,7 +125,7 @@ def curve(problem: Problem, method: Method, maps: int, lowest: float) -> list[di
     return [{"cost_percent": 100 * c / history.cost, "loss": r.loss or 0.0} for c, r in pairs]
 
 
-def problem_of(checkpoint: Path, data: Path, images: int, batch: int, cache: Path) -> Problem:
+def problem_of(checkpoint: Path, data: Path, images: int, batch: int, size: tuple[int, int], cache: Path) -> Problem:
     """MNIST's training digits for LeNet, else a folder with images and fixations."""
 
     def load() -> nn.Module:
@@ -132,7 +133,7 @@ def problem_of(checkpoint: Path, data: Path, images: int, batch: int, cache: Pat
 
     if isinstance(load(), LeNet5):
         return _digits(load, data, images, batch)
-    return _fixations(load, data, images, batch, cache)
+    return _fixations(load, data, images, batch, size, cache)
 
 
 def _digits(load: Callable[[], nn.Module], data: Path, images: int, batch: int) -> Problem:
@@ -147,8 +148,10 @@ def _digits(load: Callable[[], nn.Module], data: Path, images: int, batch: int) 
     return Problem(load, x[:1], [loss(part) for part in parts], 1e6, None)
 
 
-def _fixations(load: Callable[[], nn.Module], data: Path, images: int, batch: int, cache: Path) -> Problem:
-    source = fixation_source(prepare(npz.read(data), data.name, (240, 320), cache))
+def _fixations(
+    load: Callable[[], nn.Module], data: Path, images: int, batch: int, size: tuple[int, int], cache: Path
+) -> Problem:
+    source = fixation_source(prepare(npz.read(data), data.name, size, cache))
     parts = list(in_order(source, batch))[: math.ceil(images / batch)]
 
     def loss(part: Batch) -> Callable[[nn.Module], Tensor]:
@@ -202,11 +205,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lowest", type=float, default=3.0, help="per cent of the cost at which a curve ends")
     parser.add_argument("--betas", type=float, nargs="*", default=[1e-3, 1e-2, 1e-1])
     parser.add_argument("--molchanov-beta", type=float, default=1e-2)
+    parser.add_argument("--size", type=parse_size, default=(240, 320), help="HEIGHTxWIDTH of gaze networks' images")
     parser.add_argument("--cache", type=Path, default=Path("runs/cache"), help="decoded images")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    problem = problem_of(options.checkpoint, options.data, options.images, options.batch, options.cache)
+    problem = problem_of(options.checkpoint, options.data, options.images, options.batch, options.size, options.cache)
     found = methods(options.betas, options.molchanov_beta, problem.unit)
     record = options.out.with_suffix(".json")
     curves: dict[str, Any] = json.loads(record.read_text())["curves"] if record.exists() else {}
@@ -214,7 +218,13 @@ def main(arguments: list[str] | None = None) -> None:
         if method.name not in curves:
             curves[method.name] = curve(problem, method, options.maps, options.lowest)
             record.parent.mkdir(parents=True, exist_ok=True)
-            facts = {"images": options.images, "maps": options.maps, "unit_flops": problem.unit, "curves": curves}
+            facts = {
+                "images": options.images,
+                "size": options.size,
+                "maps": options.maps,
+                "unit_flops": problem.unit,
+                "curves": curves,
+            }
             record.write_text(json.dumps(facts) + "\n")
     plot(curves, found, options.out.with_suffix(".png"))
     print(summary(curves))
