@@ -8,7 +8,7 @@
 """
 
 import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -60,6 +60,11 @@ class Config:
     student: StudentSettings = field(default_factory=StudentSettings)
     prune: PruneSettings = field(default_factory=lambda: PruneSettings(marks=(10.7, 3.0, 1.3, 0.9)))
     tune: TuneSettings = field(default_factory=TuneSettings)
+
+    def with_steps(self, steps: int) -> "Config":
+        """The same with another number of steps for students, new ones and those that are fine-tuned."""
+        student = replace(self.student, fit=replace(self.student.fit, steps=steps))
+        return replace(self, student=student, tune=replace(self.tune, fit=replace(self.tune.fit, steps=steps)))
 
 
 def read_config(path: Path) -> Config:

@@ -34,11 +34,15 @@ def distill(
     config: ConfigFile,
     out_folder: Out,
     start: Annotated[Path | None, typer.Option("--start", help="Fine-tune this checkpoint.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the number in the settings.")] = None,
     json: Json = False,
 ) -> None:
     """Train a student on the teacher's maps: a new one, or fine-tune a checkpoint."""
     settings = _read(config)
     from fastgaze.training.stages import distill_student, tune_student
+
+    if steps is not None:
+        settings = settings.with_steps(steps)
 
     with processes(), training_bar(out_folder.name) as report:
         if start is None:
