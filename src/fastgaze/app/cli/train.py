@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -53,9 +54,24 @@ def distill(
     print_result(facts, json)
 
 
-def prune(config: ConfigFile, start: Start, out_folder: Out, json: Json = False) -> None:
+def prune(
+    config: ConfigFile,
+    start: Start,
+    out_folder: Out,
+    objective: Annotated[
+        Literal["beta*", "beta", "none"] | None, typer.Option(help="Instead of the one in the settings.")
+    ] = None,
+    frozen_cost: Annotated[
+        bool, typer.Option("--frozen-cost", help="Costs of the unpruned network throughout, as Molchanov et al.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Fisher pruning of a student while it trains; keeps a snapshot at every mark of cost."""
     settings = _read(config)
+    if objective is not None:
+        settings = replace(settings, prune=replace(settings.prune, objective=objective))
+    if frozen_cost:
+        settings = replace(settings, prune=replace(settings.prune, frozen_cost=True))
     from fastgaze.pruning import Removal
     from fastgaze.training.stages import prune_student
 
