@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The paper from the first image to the file that ships. Reads top to bottom; every step goes on where it was.
+# The paper from the first image to the files that ship. Reads top to bottom; every step goes on where it was.
 #
 #   recipes/paper.sh tiny   minutes: CI runs it
 #   recipes/paper.sh full   hours on two cores; docs/models.md says how the bundled models' run differed from it
@@ -9,6 +9,7 @@ scale=${1:-tiny}
 config=recipes/$scale.toml
 runs=runs; if [ "$scale" = tiny ]; then runs=runs/tiny; fi
 fastgaze=.venv/bin/fastgaze
+python=.venv/bin/python
 data=../shared/data
 
 # 1. Teacher: DeepGaze II on SALICON, ten readouts on folds of the eye-tracking sets, their mean maps.
@@ -21,17 +22,19 @@ $fastgaze distill --config "$config" --out "$runs/fastgaze"
 $fastgaze prune --config "$config" --start "$runs/fastgaze/best.safetensors" --out "$runs/pruned"
 
 # 4. Widths that fit the engine's blocks of 16 channels, fine-tuning, export.
+#    name : snapshot to start from : steps : maps of the trunk's layers : maps of the readout's
 case $scale in
-  tiny) from=8; students="tiny:4,4,4,4,4,4,4,4:4,4,2" ;;
-  *)    from=10; students="fastgaze-m:16,32,32,48,64,64,80,112:30,16,2
-                           fastgaze-s:16,16,16,32,32,48,48,64:30,16,2
-                           fastgaze-xs:16,16,16,16,16,16,32,48:16,16,2" ;;
+  tiny) students="tiny:8:20:4,4,4,4,4,4,4,4:4,4,2" ;;
+  *)    students="fastgaze-l:40:5000:32,48,64,96,128,160,144,256:32,16,2
+                  fastgaze-m:10:20000:16,32,32,48,64,64,80,112:30,16,2
+                  fastgaze-s:10:20000:16,16,16,32,32,48,48,64:30,16,2
+                  fastgaze-xs:10:7000:16,16,16,16,16,16,32,48:16,16,2" ;;
 esac
 for student in $students; do
-  IFS=: read -r name widths readout <<< "$student"
-  $fastgaze narrow --config "$config" --start "$runs/pruned/$from.safetensors" \
+  IFS=: read -r name mark steps widths readout <<< "$student"
+  $fastgaze narrow --config "$config" --start "$runs/pruned/$mark.safetensors" \
     --widths "$widths" --readout "$readout" --out "$runs/narrow/$name.safetensors"
-  $fastgaze distill --config "$config" --start "$runs/narrow/$name.safetensors" --out "$runs/$name"
+  $fastgaze distill --config "$config" --start "$runs/narrow/$name.safetensors" --steps "$steps" --out "$runs/$name"
   $fastgaze export "$runs/$name/best.safetensors" --out "$runs/$name/model.onnx" --name "$name"
 done
 
@@ -40,3 +43,26 @@ model=$runs/$name/model.onnx
 limit=(); [ "$scale" = tiny ] && limit=(--limit 8)
 $fastgaze evaluate "$model" --data "$data/salicon/val" --format npz "${limit[@]}"
 $fastgaze evaluate "$model" --data "$data/osie" --format npz --held-out "${limit[@]}"
+if [ "$scale" = tiny ]; then exit; fi
+
+# 6. DenseGaze: the same way with DenseNet-121.
+dense=recipes/densegaze.toml
+$fastgaze distill --config "$dense" --out "$runs/densegaze"
+$fastgaze prune --config "$dense" --start "$runs/densegaze/best.safetensors" --out "$runs/densegaze-pruned"
+$fastgaze distill --config "$dense" --start "$runs/densegaze-pruned/12.7.safetensors" --out "$runs/densegaze-m"
+
+# 7. Regularised pruning, beta = 0 and frozen costs from one start, tuned alike.
+compare=recipes/compare.toml
+for kind in "star:" "none:--objective none" "frozen:--frozen-cost"; do
+  name=${kind%%:*}
+  # shellcheck disable=SC2086  # options are words
+  $fastgaze prune --config "$compare" --start "$runs/fastgaze/best.safetensors" --out "$runs/front/$name" ${kind#*:}
+  for mark in 10 5; do
+    $fastgaze distill --config "$compare" --start "$runs/front/$name/$mark.safetensors" --out "$runs/front/$name-$mark"
+  done
+done
+
+# 8. Into the package, with the scores of the files as they ship; then README, model cards and the report.
+$python recipes/teacher_scores.py "$config" --json docs/results/teacher.json
+$python recipes/ship.py recipes/ship.toml --data "$data"
+$python recipes/readme.py
