@@ -223,6 +223,8 @@ def main(arguments: list[str] | None = None) -> None:
                 "size": options.size,
                 "maps": options.maps,
                 "unit_flops": problem.unit,
+                "data": options.data.name,
+                "checkpoint": str(options.checkpoint),
                 "curves": curves,
             }
             record.write_text(json.dumps(facts) + "\n")

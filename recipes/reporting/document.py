@@ -1,0 +1,157 @@
+"""A document as blocks, and the same blocks as Markdown and as one HTML page.
+
+Text may hold `code`, **bold** and [links](to); nothing else is markup.
+"""
+
+import html as escaping
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+STYLE = Path(__file__).with_name("style.css")
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Level 1 is the title."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Text:
+    """One paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that was not measured yet, and the command that would."""
+
+    what: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A shell command to copy."""
+
+    line: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of as many cells as the header has; all but the first column are set to the right if they are numbers."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """path: from docs/."""
+
+    path: str
+    caption: str
+
+
+Block = Heading | Text | Missing | Command | Table | Picture
+
+
+def markdown(blocks: list[Block]) -> str:
+    """The document as GitHub's Markdown, ending in a newline."""
+    return "\n\n".join(_markdown(block) for block in blocks) + "\n"
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Heading(text, level):
+            return f"{'#' * level} {text}"
+        case Missing(what, command):
+            return f"**Not measured yet**: {what}. Run `{command}`"
+        case Command(line):
+            return f"```sh\n{line}\n```"
+        case Picture(path, caption):
+            return f"![{re.sub(r'[`*]|[.].*', '', caption)}]({path})\n\n{caption}"
+        case Table(header, rows):
+            lines = [header, ("---",) * len(header), *rows]
+            return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+        case Text(text):
+            return text
+
+
+def html(blocks: list[Block]) -> str:
+    """The document as one page: its own styles, no scripts, pictures beside it."""
+    title = next(block.text for block in blocks if isinstance(block, Heading))
+    sections = [block for block in blocks if isinstance(block, Heading) and block.level == 2]
+    links = "".join(f'<a href="#{_anchor(s.text)}">{_inline(s.text)}</a>' for s in sections)
+    parts = [_html(block) for block in blocks]
+    parts.insert(2, f"<nav>{links}</nav>")
+    body = "\n".join(parts)
+    return (
+        _PAGE.replace("{title}", escaping.escape(title)).replace("{style}", STYLE.read_text()).replace("{body}", body)
+    )
+
+
+def _html(block: Block) -> str:
+    match block:
+        case Heading(text, level):
+            return f'<h{level} id="{_anchor(text)}">{_inline(text)}</h{level}>'
+        case Missing(what, command):
+            return (
+                f'<p class="missing"><strong>Not measured yet</strong>: {_inline(what)}. '
+                f"Run <code>{escaping.escape(command)}</code></p>"
+            )
+        case Command(line):
+            return f"<pre><code>{escaping.escape(line)}</code></pre>"
+        case Picture(path, caption):
+            image = f'<a href="{path}"><img src="{path}" alt="{escaping.escape(caption, quote=True)}"></a>'
+            return f'<figure><div class="wide">{image}</div><figcaption>{_inline(caption)}</figcaption></figure>'
+        case Table():
+            return _table(block)
+        case Text(text):
+            return f"<p>{_inline(text)}</p>"
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th{_side(cell)}>{_inline(cell)}</th>" for cell in table.header)
+    body = "".join(
+        "<tr>" + "".join(f"<td{_side(cell)}>{_inline(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _side(cell: str) -> str:
+    return ' class="number"' if re.match(r"^[\d.+\-±%x, \[\]*]+( ms|%)?$", cell) else ""
+
+
+def _anchor(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _inline(text: str) -> str:
+    """Escaped, with code, bold and links."""
+    text = escaping.escape(text, quote=False)
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+    text = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text)
+    return re.sub(r"\[([^\]]+)\]\(([^)]+)\)", r'<a href="\2">\1</a>', text)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
