@@ -98,7 +98,8 @@ def bundled(picture: Pixels) -> list[Row]:
 
 def _bundled(predictor: Predictor, engine: str, precision: str, picture: Pixels) -> Row:
     def run() -> Marks:
-        return timed_prediction(predictor, picture)[1:]  # from an array there is nothing to decode
+        start, _, *marks = timed_prediction(predictor, picture)  # what an array needs before scaling is preparation
+        return [start, *marks]
 
     working = predictor.card.working_size(SIZE)
     gflop = predictor.card.gflop(working)

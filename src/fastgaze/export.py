@@ -155,7 +155,7 @@ def _sample(card: ModelCard, path: Path) -> Array:
         raise AssertionError("preparing an image runs no network")
 
     picture = open_picture(path)
-    prepared = Predictor(card, no_engine).prepare(picture.rgb(card.working_size(picture.size)), picture.size)
+    prepared = Predictor(card, no_engine).prepare(picture.pixels(card.working_size(picture.size)), picture.size)
     return prepared.pixels
 
 

@@ -122,7 +122,7 @@ def timed_prediction(predictor: Predictor, picture: npt.NDArray[np.uint8]) -> Ma
     """One prediction as ``Predictor.predict`` does it, with a mark after every step."""
     marks = [mark()]
     opened = open_picture(picture)
-    photo = opened.rgb(at_least=predictor.card.working_size(opened.size))
+    photo = opened.pixels(at_least=predictor.card.working_size(opened.size))
     marks.append(mark())
     prepared = predictor.prepare(photo, opened.size)
     marks.append(mark())

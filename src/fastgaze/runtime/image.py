@@ -15,6 +15,7 @@ import io
 import os
 import stat
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -53,11 +54,23 @@ _TRANSPOSE = {
 class Picture:
     """A picture whose header has been read and whose pixels are decoded when they are asked for."""
 
-    image: Image.Image
+    source: Image.Image | npt.NDArray[np.uint8]
+    """An array is RGB (H, W, 3)."""
     size: Size
     """(height, width) as a viewer sees it, upright."""
     orientation: int
     label: str
+
+    @cached_property
+    def image(self) -> Image.Image:
+        """The picture as Pillow has it, perhaps not yet decoded."""
+        return _to_image(self.source) if isinstance(self.source, np.ndarray) else self.source
+
+    def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
+        """``rgb`` as uint8 (H, W, 3), not to be written to: an array that needs no change is handed on as it is."""
+        if isinstance(self.source, np.ndarray) and (at_least is None or _factor(self.size, at_least) < 2):
+            return self.source
+        return np.asarray(self.rgb(at_least))
 
     def rgb(self, at_least: Size | None = None) -> Image.Image:
         """Upright 8-bit RGB; with ``at_least`` (height, width) it may be decoded smaller, but not below that size."""
@@ -90,7 +103,7 @@ def open_picture(source: Source) -> Picture:
     Arrays are (H, W, 3) RGB, (H, W, 4) RGBA or (H, W) grey.
     """
     if isinstance(source, np.ndarray):
-        return _picture(_from_array(source), "array")
+        return _from_array(source)
     if isinstance(source, Image.Image):
         # draft() and load() change an image in place; another thread may hold the same object.
         return _picture(source.copy(), "image")
@@ -142,6 +155,13 @@ def _identify(stream: io.BytesIO) -> Image.Image:
 
 def _picture(image: Image.Image, label: str) -> Picture:
     width, height = image.size
+    _check_size(width, height, label)
+    orientation = _orientation(image)
+    size = (width, height) if orientation >= 5 else (height, width)
+    return Picture(image, size, orientation, label)
+
+
+def _check_size(width: int, height: int, label: str) -> None:
     if width * height > MAX_PIXELS:
         raise ImageTooLargeError(
             f"{label}: {width}x{height} pixels are more than {MAX_PIXELS // 10**6} megapixels; scale it down"
@@ -150,9 +170,6 @@ def _picture(image: Image.Image, label: str) -> Picture:
         raise ImageTooLargeError(f"{label}: {width}x{height} pixels are more than {MAX_SIDE} a side; scale it down")
     if width == 0 or height == 0:
         raise ImageError(f"{label}: the picture has no pixels")
-    orientation = _orientation(image)
-    size = (width, height) if orientation >= 5 else (height, width)
-    return Picture(image, size, orientation, label)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -169,22 +186,32 @@ def _orientation(image: Image.Image) -> int:
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
-def _from_array(array: npt.NDArray[np.uint8]) -> Image.Image:
+def _from_array(array: npt.NDArray[np.uint8]) -> Picture:
     if array.dtype != np.uint8:
         raise ArgumentError(f"an image array is uint8 with values 0..255, not {array.dtype}")
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
         raise ArgumentError(f"an image array is (H, W, 3), (H, W, 4) or (H, W), not {array.shape}")
+    height, width = array.shape[:2]
+    _check_size(width, height, "array")
+    return Picture(array if array.ndim == 3 and array.shape[2] == 3 else _to_image(array), (height, width), 1, "array")
+
+
+def _to_image(array: npt.NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(array))
 
 
 def _reduced(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
     """Average whole blocks of pixels while the result stays at least (width, height): much cheaper than a resize."""
-    factor = min(image.width // at_least[0], image.height // at_least[1])
+    factor = _factor(image.size, at_least)
     if factor < 2 or image.mode not in ("RGB", "L", "CMYK"):
         return image
     return image.reduce(factor)
+
+
+def _factor(size: tuple[int, int], at_least: tuple[int, int]) -> int:
+    return min(size[0] // at_least[0], size[1] // at_least[1])
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -9,10 +9,9 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from fastgaze.errors import ArgumentError
-from fastgaze.runtime import tail, zoo
+from fastgaze.runtime import resize, tail, zoo
 from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.image import MAX_PIXELS, Size, Source, open_picture
@@ -63,7 +62,7 @@ class Predictor:
         size = _checked(size)
         start = perf_counter()
         picture = open_picture(image)
-        photo = picture.rgb(at_least=self.card.working_size(picture.size))
+        photo = picture.pixels(at_least=self.card.working_size(picture.size))
         decoded = perf_counter()
         prepared = self.prepare(photo, picture.size)
         ready = perf_counter()
@@ -77,13 +76,13 @@ class Predictor:
         }
         return GazeMap(log_density, self.name, milliseconds, image, picture.size)
 
-    def prepare(self, photo: Image.Image, size: Size | None = None) -> Prepared:
-        """Scale an upright RGB image to the working size and normalise it; give ``size`` if it was decoded smaller."""
-        size = size or (photo.height, photo.width)
-        height, width = self.card.working_size(size)
-        if photo.size != (width, height):
-            photo = photo.resize((width, height), Image.Resampling.BILINEAR)
-        return Prepared(self.normalise(np.asarray(photo)), size)
+    def prepare(self, photo: npt.NDArray[np.uint8], size: Size | None = None) -> Prepared:
+        """Scale upright RGB (H, W, 3) to the working size and normalise it; give ``size`` if it was decoded smaller."""
+        size = size or (photo.shape[0], photo.shape[1])
+        working = self.card.working_size(size)
+        if photo.shape[:2] == working:
+            return Prepared(self.normalise(photo), size)
+        return Prepared(resize.planes(photo, working, self._scale, self._offset), size)
 
     def normalise(self, rgb: npt.NDArray[np.uint8]) -> Array:
         """uint8 (H, W, 3) RGB -> float32 (3, H, W) with the mean and spread that the model was trained with."""

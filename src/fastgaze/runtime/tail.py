@@ -6,7 +6,8 @@ values with few columns and is stretched by the same kind of matrices, so it joi
 
     logits = [A X | U L] [B | V R^T]^T      A (H, h), X (h, w), B (W, w), U (H, 48), V (W, 64)
 
-No pass over the pixels is spent on it. The maximum is never searched: the rows of A and B are weights that sum to 1,
+For a large map no pass over the pixels is spent on it; for a small one, whose pixels stay in the core's cache, C is
+stretched once a size, kept and added. The maximum is never searched: the rows of A and B are weights that sum to 1,
 so with X shifted to a maximum of 0 every exponential is bounded.
 """
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from fastgaze.data.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.errors import ArgumentError
+from fastgaze.runtime.cache import ArrayCache
 
 Array = npt.NDArray[np.float32]
 Size = tuple[int, int]
@@ -29,6 +31,9 @@ _NEGLIGIBLE = 1e-7
 # A bias with a longer side is not factorised: the decomposition would cost more than it saves.
 _LARGEST_FACTORISED = 128
 _MOST_KEPT = 128
+# Pixels of a map up to which adding the kept bias is cheaper than the longer product.
+_MOST_ADDED = 1 << 20
+_KEPT = ArrayCache(64 << 20)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +73,13 @@ def _blur_matrix(cells: int, pixels: int, sigma: float) -> npt.NDArray[np.float6
     return gaussian_matrix(pixels, sigma) @ bilinear_matrix(cells, pixels)
 
 
-@lru_cache(maxsize=64)
 def tail_matrix(cells: int, pixels: int, n_out: int, sigma: float) -> Array:
     """A of the equation above, (n_out, cells), for one axis."""
-    return _interpolate_rows(_blur_matrix(cells, pixels, sigma), n_out).astype(np.float32)
+
+    def make() -> Array:
+        return _interpolate_rows(_blur_matrix(cells, pixels, sigma), n_out).astype(np.float32)
+
+    return _KEPT.get(("axis", cells, pixels, n_out, sigma), make)
 
 
 def _interpolate_rows(matrix: npt.NDArray[np.floating], n_out: int) -> npt.NDArray[np.float64]:
@@ -88,38 +96,50 @@ def _interpolate_rows(matrix: npt.NDArray[np.floating], n_out: int) -> npt.NDArr
 def log_density(saliency: Array, working: Size, sigma: float, bias: Bias, size: Size) -> Array:
     """saliency (h, w) of an image of ``working`` size -> log density float32 ``size`` = (H, W), logsumexp 0."""
     (cells_y, cells_x), (height, width) = saliency.shape, size
-    # Factors of a large bias are as large as the map itself; they are not kept.
-    stretch, join = (_stretched, _right) if bias.rank <= _MOST_KEPT else (_stretched.__wrapped__, _right.__wrapped__)
-    left = tail_matrix(cells_y, working[0], height, sigma) @ (saliency - saliency.max())
-    rows = np.hstack([left, stretch(bias, height)]) if bias.rank else left
-    return _log_softmax_of_product(rows, join(cells_x, working[1], width, sigma, bias))
+    rows = tail_matrix(cells_y, working[0], height, sigma) @ (saliency - saliency.max())
+    columns = _columns(cells_x, working[1], width, sigma)
+    if not bias.rank:
+        return _log_softmax_of_product(rows, columns)
+    if height * width <= _MOST_ADDED and bias.rank <= _MOST_KEPT:
+        added = _KEPT.get(("bias", bias, size), lambda: _stretched(bias, height) @ _joined(bias, width))
+        return _log_softmax_of_product(rows, columns, added)
+    rows = np.hstack([rows, _stretched(bias, height)])
+    return _log_softmax_of_product(rows, np.vstack([columns, _joined(bias, width)]))
 
 
-@lru_cache(maxsize=16)
+def _columns(cells: int, pixels: int, width: int, sigma: float) -> Array:
+    """B^T of the equation above, (cells, width)."""
+
+    def make() -> Array:
+        return np.ascontiguousarray(tail_matrix(cells, pixels, width, sigma).T)
+
+    return _KEPT.get(("columns", cells, pixels, width, sigma), make)
+
+
 def _stretched(bias: Bias, height: int) -> Array:
     """U L of the equation above, (height, rank)."""
     return _interpolate_rows(bias.left, height).astype(np.float32)
 
 
-@lru_cache(maxsize=16)
-def _right(cells: int, pixels: int, width: int, sigma: float, bias: Bias) -> Array:
-    """[B | V R^T]^T of the equation above, (cells + rank, width)."""
-    columns = tail_matrix(cells, pixels, width, sigma)
-    if bias.rank:
-        columns = np.hstack([columns, _interpolate_rows(bias.right.T, width).astype(np.float32)])
-    return np.ascontiguousarray(columns.T)
+def _joined(bias: Bias, width: int) -> Array:
+    """R V^T of the equation above, (rank, width)."""
+    return np.ascontiguousarray(_interpolate_rows(bias.right.T, width).T, dtype=np.float32)
 
 
-def _log_softmax_of_product(rows: Array, columns: Array) -> Array:
-    """log softmax over all entries of rows (H, k) @ columns (k, W), float32, with one block of temporaries."""
+def _log_softmax_of_product(rows: Array, columns: Array, added: Array | None = None) -> Array:
+    """log softmax over all entries of rows (H, k) @ columns (k, W) + added (H, W), with one block of temporaries."""
     out = np.empty((rows.shape[0], columns.shape[1]), np.float32)
     step = max(_BLOCK_VALUES // columns.shape[1], 1)
     scratch = np.empty((step, columns.shape[1]), np.float32)
+    ones = np.ones(columns.shape[1], np.float32)
     total = 0.0
     for start in range(0, len(out), step):
         block = out[start : start + step]
         np.matmul(rows[start : start + step], columns, out=block)
-        total += float(np.exp(block, out=scratch[: len(block)]).sum(dtype=np.float32))
+        if added is not None:
+            block += added[start : start + step]
+        # Sums of rows first: one long float32 sum loses digits.
+        total += float((np.exp(block, out=scratch[: len(block)]) @ ones).sum(dtype=np.float64))
     if not 1e-30 < total < np.inf:
         # The bound was far from the largest logit, so float32 ran out: shift by the true maximum.
         out -= out.max()

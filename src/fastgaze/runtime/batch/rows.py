@@ -64,7 +64,7 @@ class RowMaker:
             content = read_bytes(path)
         with clock("decode"):
             picture = open_picture(content)
-            photo = picture.rgb(at_least=predictor.card.working_size(picture.size))
+            photo = picture.pixels(at_least=predictor.card.working_size(picture.size))
         with clock("prepare"):
             prepared = predictor.prepare(photo, picture.size)
         with clock("network"):
