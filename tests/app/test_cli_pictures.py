@@ -77,6 +77,17 @@ def test_pictures_of_one_name_keep_their_own_results(photos: Path, bright_file: 
     assert np.load(photos / "a.png.npy").shape == (30, 20)
 
 
+def test_pictures_of_one_file_name_from_two_folders_keep_their_own_results(
+    photos: Path, bright_file: Path, tmp_path: Path
+) -> None:
+    Image.new("RGB", (20, 30)).save(photos / "below" / "a.jpg")
+    out = tmp_path / "out"
+    pictures = (photos / "a.jpg", photos / "below" / "a.jpg")
+    assert run("predict", *pictures, "--model", bright_file, "--format", "npy", "--out", out) == 0
+    assert np.load(out / "a.jpg.npy").shape == (60, 80)
+    assert np.load(out / "a.jpg-2.npy").shape == (30, 20)
+
+
 def test_json_lists_results_and_errors(photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = run("predict", photos / "*.jpg", "--model", bright_file, "--json", "--output-size", "30x40")
     assert code == 1
@@ -117,9 +128,12 @@ def test_the_centre_bias_can_be_chosen(
     [
         ["predict", "x.jpg", "--format", "bmp"],
         ["predict", "x.jpg", "--output-size", "10"],
+        ["predict", str(EXAMPLES / "coffee.jpg"), "--output-size", "99999x99999"],
+        ["predict", "x.jpg", "--out", __file__],
         ["predict", "x.jpg", "--model", "nope"],
         ["predict", "x.jpg", "--engine", "cuda"],
         ["crop", "x.jpg", "--ratio", "wide"],
+        ["demo", "--out", __file__],
     ],
 )
 def test_a_users_error_is_one_line_and_exit_code_2(
@@ -130,6 +144,21 @@ def test_a_users_error_is_one_line_and_exit_code_2(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_a_missing_option_is_named_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("crop", "x.jpg") == 2
+    assert "'--ratio'" in capsys.readouterr().err
+    assert run("predict", "x.jpg", "--modle", "s") == 2
+    assert "--model" in capsys.readouterr().err
+
+
+def test_a_result_that_cannot_be_written_is_told_by_its_name(
+    photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (photos / "a.gaze.png").mkdir()
+    assert run("predict", photos / "a.jpg", "--model", bright_file) == 1
+    assert f"cannot write {photos / 'a.gaze.png'}: Is a directory" in capsys.readouterr().err
 
 
 def test_a_missing_picture_and_an_empty_folder_are_exit_code_1(
@@ -224,22 +253,17 @@ def test_a_folder_of_hostile_files_gives_an_error_each_and_no_crash(bright_file:
     assert report["exit_codes"] == [1]
 
 
-def test_verbs_end_cleanly_when_the_reader_of_a_pipe_goes_away(photos: Path, bright_file: Path) -> None:
+@pytest.mark.parametrize("extra", [["--json"], []])
+def test_verbs_end_cleanly_when_the_reader_of_a_pipe_goes_away(
+    photos: Path, bright_file: Path, extra: list[str]
+) -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [
-        sys.executable,
-        "-m",
-        "fastgaze",
-        "predict",
-        str(photos / "a.jpg"),
-        "--model",
-        str(bright_file),
-        "--json",
-    ]
+    pictures = (photos / "a.jpg", photos / "below" / "b.png")
+    command = [sys.executable, "-m", "fastgaze", "predict", *map(str, pictures), "--model", str(bright_file), *extra]
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
-    assert b"Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_results_go_to_stdout_while_a_progress_bar_runs_on_the_terminal(photos: Path, bright_file: Path) -> None:

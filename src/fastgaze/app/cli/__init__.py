@@ -80,16 +80,23 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(arguments, prog_name="fastgaze", standalone_mode=False)
-    except FastGazeError as error:
+    except typer.TyperException as error:
+        code = _complain(error.format_message())
+    except (FastGazeError, OSError) as error:
         if "--debug" in arguments:
             raise
-        code = _complain(str(error))
-    except typer.TyperException as error:
-        code = _complain(str(error))
+        code = _complain(_reason(error))
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("fastgaze: interrupted", err=True)
         code = 130
     sys.exit(code)
+
+
+def _reason(error: FastGazeError | OSError) -> str:
+    """What went wrong; for a file that cannot be read or written, which one and why."""
+    if isinstance(error, FastGazeError) or error.filename is None:
+        return str(error)
+    return f"cannot use {error.filename}: {error.strerror}"
 
 
 def _complain(message: str) -> int:

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,17 +71,30 @@ def read_bias(text: str) -> "CenterBias":
 
 def find_jobs(images: list[str], out: Path | None) -> list[Job]:
     """Every picture that the arguments name, once, in order, with the place of its results."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ArgumentError(f"--out {out} is a file; give a folder for the results")
     found = dict.fromkeys(place for argument in images for place in _expand(argument))
-    stems = [None if path == STDIN else _stem(Path(path), root, out) for path, root in found]
-    # a.jpg and a.png in one folder: keep the suffix in the name, so that neither result replaces the other.
-    twice = {stem for stem, count in Counter(stems).items() if count > 1}
-    jobs = []
-    for (path, _), stem in zip(found, stems, strict=True):
-        if path == STDIN:
-            jobs.append(Job("stdin", sys.stdin.buffer.read(), None if out is None else out / "stdin"))
-        elif stem is not None:
-            jobs.append(Job(path, path, stem.with_name(Path(path).name) if stem in twice else stem))
-    return jobs
+    paths = [path for path, _ in found]
+    stems = _distinct(paths, [_stem(Path(path), root, out) for path, root in found])
+    return [
+        Job(path, path, stem)
+        if path != STDIN
+        else Job("stdin", sys.stdin.buffer.read(), None if out is None else out / "stdin")
+        for path, stem in zip(paths, stems, strict=True)
+    ]
+
+
+def _distinct(paths: Sequence[str], stems: Sequence[Path]) -> list[Path]:
+    """No result replaces another: a.jpg and a.png keep their suffix, a/x.jpg and b/x.jpg in one folder get a number."""
+    times = Counter(stems)
+    distinct: dict[Path, None] = {}
+    for path, stem in zip(paths, stems, strict=True):
+        own = Path(path).name
+        name, number = stem if times[stem] == 1 else stem.with_name(own), 2
+        while name in distinct:
+            name, number = stem.with_name(f"{own}-{number}"), number + 1
+        distinct[name] = None
+    return list(distinct)
 
 
 def _stem(path: Path, root: Path, out: Path | None) -> Path:
@@ -123,15 +136,22 @@ def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) 
         for job in jobs:
             try:
                 results.append(work(job))
+            except (ArgumentError, BrokenPipeError):
+                raise  # the same for every picture: an option out of range, or nobody who reads the results
             except FastGazeError as error:
                 failures += 1
                 _report(job, str(error), results)
             except (OSError, MemoryError) as error:  # a result that cannot be written, or a map that does not fit
                 failures += 1
-                reason = "not enough memory; give --output-size" if isinstance(error, MemoryError) else str(error)
-                _report(job, f"{job.label}: {reason}", results)
+                _report(job, f"{job.label}: {_reason(error)}", results)
             bar.advance(task)
     return results, failures
+
+
+def _reason(error: OSError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory; give --output-size"
+    return f"cannot write {error.filename}: {error.strerror}" if error.filename else str(error)
 
 
 def _report(job: Job, message: str, results: list[dict[str, Any]]) -> None:
