@@ -89,6 +89,15 @@ def test_converted_sets_have_the_same_fixations_and_images(tmp_path, data, targe
         np.testing.assert_array_equal(again.image(i), data.image(i))
 
 
+def test_fixations_on_a_turned_photograph_keep_their_places(tmp_path):
+    turned = Image.Exif()
+    turned[0x0112] = 6  # stored 48x64, to be shown 64x48
+    Image.new("RGB", (64, 48)).save(tmp_path / "photo.jpg", exif=turned)
+    data = from_lists(["photo"], [tmp_path / "photo.jpg"], [(64, 48)], [[(40, 60)]])
+    convert(data, "folder", tmp_path / "set")
+    np.testing.assert_allclose(load("folder", tmp_path / "set").fixations(0), [(40, 60)])
+
+
 def test_images_can_be_scaled_down_on_the_way(tmp_path, data):
     convert(data, "npz", tmp_path / "set", longest=32)
     again = load("npz", tmp_path / "set")
@@ -99,6 +108,8 @@ def test_images_can_be_scaled_down_on_the_way(tmp_path, data):
 def test_nothing_is_overwritten_and_only_known_forms_are_written(tmp_path, data):
     with pytest.raises(DataError, match="not empty"):
         convert(data, "npz", tmp_path / "source")
+    with pytest.raises(DataError, match="is a file; give a new folder"):
+        convert(data, "npz", data.paths[0])
     with pytest.raises(ArgumentError, match="cannot write 'mat'; choose from npz, folder, hdf5"):
         convert(data, "mat", tmp_path / "new")
 
@@ -135,4 +146,6 @@ def test_a_users_error_is_one_line_and_exit_code_two(tmp_path, capsys):
     with pytest.raises(SystemExit) as exit:
         main(["data", "check", "auto", str(tmp_path / "nowhere")])
     assert exit.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "no data at" in error

@@ -306,8 +306,12 @@ def test_unknown_layouts_and_damaged_files_are_refused_in_one_line(tmp_path):
     for file in ("bad.mat", "cut.mat", "missing.mat"):
         with pytest.raises(DataError, match=file):
             read_mat(tmp_path / file)
-    (tmp_path / "fixations.npz").write_bytes(b"PK")
-    with pytest.raises(DataError, match=r"cannot read .*fixations\.npz"):
+    for content in (b"PK", b"", b"\x93NUMPY"):
+        (tmp_path / "fixations.npz").write_bytes(content)
+        with pytest.raises(DataError, match=r"cannot read .*fixations\.npz"):
+            load("npz", tmp_path)
+    np.savez(tmp_path / "fixations.npz", name=["a"], width=[4, 4], height=[3], start=[0, 0], x=[], y=[], observer=[])
+    with pytest.raises(DataError, match="of one length"):
         load("npz", tmp_path)
     np.savez(tmp_path / "fixations.npz", name=["a"], x=[1.0])
     with pytest.raises(DataError, match="lacks width, height, start, y, observer"):

@@ -71,9 +71,9 @@ def check(
         observers=max((len(np.unique(who[who >= 0])) for who in map(data.observers, range(len(data)))), default=0),
         sizes=dict(sizes.most_common()),
         fixations_per_image={
-            "least": float(inside.min(initial=0 if not len(inside) else inside.max())),
+            "least": float(inside.min()) if len(inside) else 0.0,
             "mean": float(inside.mean()) if len(inside) else 0.0,
-            "most": float(inside.max(initial=0)),
+            "most": float(inside.max()) if len(inside) else 0.0,
         },
         images_without_fixations=int((inside == 0).sum()),
         points_outside=len(data.x) - int(inside.sum()),

@@ -29,8 +29,9 @@ def convert(
     """
     if target not in TARGETS:
         raise ArgumentError(f"cannot write {target!r}; choose from {', '.join(TARGETS)}")
-    if path.exists() and any(path.iterdir()):
-        raise DataError(f"{path} is not empty; give a new folder, nothing is overwritten")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        what = "is not empty" if path.is_dir() else "is a file"
+        raise DataError(f"{path} {what}; give a new folder, nothing is overwritten")
     if target == "hdf5":
         hdf5.write(path, data)
         return

@@ -31,11 +31,11 @@ def load(format: str, path: str | Path, problems: Problems | None = None) -> Fix
     problems: collects files that cannot be read; without it the first one is an error.
     """
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"no data at {path}; give the folder of a data set")
     name = recognise(path) if format == "auto" else format
     if name not in LAYOUTS:
         raise ArgumentError(f"no data format {format!r}; there are auto, {', '.join(FORMATS)}")
+    if not path.exists():
+        raise _absent(path)
     reader = import_module(f"fastgaze.data.formats.{_MODULES.get(name, name)}")
     data: FixationSet = reader.read(path, problems)
     return data
@@ -43,13 +43,19 @@ def load(format: str, path: str | Path, problems: Problems | None = None) -> Fix
 
 def recognise(path: Path) -> str:
     """The format of the data set at ``path``, from the names of what is in it."""
+    if not path.exists():
+        raise _absent(path)
     for name, marks in _MARKS.items():
         if any(any(path.glob(mark)) for mark in marks):
             return name
     if path.suffix in (".hdf5", ".h5"):
         return "hdf5"
     layouts = "; ".join(f"{name}: {layout}" for name, layout in LAYOUTS.items())
-    raise DataError(f"{path} has no known layout; name one with --format. Known: {layouts}")
+    raise DataError(f"{path} has no known layout; arrange it as one of these, or name its format: {layouts}")
+
+
+def _absent(path: Path) -> DataError:
+    return DataError(f"no data at {path}; give the folder of a data set")
 
 
 # In this order: the first layout of which one mark is found.

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
@@ -93,15 +92,14 @@ def _read_rows(file: Path, known: dict[str, int], points: list[list[Point]], pro
 
 
 def write(file: Path, fixations: FixationSet, images: list[str]) -> None:
-    """Write the fixations of a set; ``images`` are the files' names beside it, at the size of the originals or not.
+    """Write the fixations of a set; ``images`` are the names of its files, which are in images/ beside ``file``.
 
-    Coordinates are those of the stored files, which the form has no other size for.
+    Coordinates are pixels of these files, upright: the form has no other size for them.
     """
     with open(file, "w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
         for i, image in enumerate(images):
-            with Image.open(file.parent / "images" / image) as opened:
-                size = (opened.height, opened.width)
+            size = image_size(file.parent / "images" / image)
             for (x, y), who in zip(fixations.fixations(i, size), fixations.observers(i), strict=True):
                 writer.writerow([image, f"{x:.6g}", f"{y:.6g}", who if who >= 0 else ""])

@@ -17,7 +17,7 @@ from fastgaze.errors import DataError, require
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:
     """A folder with stimuli.hdf5 and fixations.hdf5, or one of the two files with the other beside it."""
-    del problems
+    del problems  # one file each: it can be read or not
     folder = path if path.is_dir() else path.parent
     stimuli, fixations = (_find(folder, name) for name in ("stimuli", "fixations"))
     h5py = require("h5py", "data")
@@ -31,7 +31,8 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     order = np.argsort(n, kind="stable")
     cuts = np.searchsorted(n[order], np.arange(len(paths) + 1))
     if len(n) and not 0 <= n.min() <= n.max() < len(paths):
-        raise DataError(f"{fixations} has fixations on image {n.max()}, but {stimuli} has {len(paths)} images")
+        named = f"{fixations} has fixations on images {n.min()} to {n.max()}"
+        raise DataError(f"{named}, but {stimuli} has images 0 to {len(paths) - 1}")
     parts = [order[a:b] for a, b in pairwise(cuts)]
     points = [np.stack([x[part], y[part]], axis=1) for part in parts]
     return from_lists([p.stem for p in paths], paths, sizes, points, [who[part] for part in parts])

@@ -45,9 +45,7 @@ def _read_v5(path: Path) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.void):
         return {name: _plain(value[name]) for name in value.dtype.names or ()}
-    if isinstance(value, np.ndarray) and value.dtype.names:
-        return [_plain(item) for item in value.ravel()] if value.ndim else _plain(value[()])
-    if isinstance(value, np.ndarray) and value.dtype == object:
+    if isinstance(value, np.ndarray) and (value.dtype.names or value.dtype == object):
         return [_plain(item) for item in value.ravel()] if value.ndim else _plain(value[()])
     if isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.ndim == 0:
         return str(value)

@@ -5,6 +5,7 @@ Arrays of the file: ``name`` (n,), ``width`` and ``height`` (n,) of the original
 """
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +30,11 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
             if missing := [name for name in _ARRAYS if name not in archive]:
                 raise DataError(f"{file} lacks {', '.join(missing)}; it must hold {', '.join(_ARRAYS)}")
             array = {name: archive[name] for name in _ARRAYS}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"cannot read {file}: {error}; write it with numpy.savez_compressed") from error
+    lengths = {name: array[name].shape for name in ("name", "width", "height")}
+    if len(set(lengths.values())) != 1:
+        raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write it anew")
     names = tuple(str(name) for name in array["name"])
     images = folder / "images"
     found = {p.stem: p for p in images.iterdir() if p.suffix.lower() in SUFFIXES} if images.is_dir() else {}
