@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image
 
 from fastgaze.errors import ArgumentError
 from fastgaze.runtime import colormap
+from fastgaze.runtime.crop import find_crops
 from fastgaze.runtime.gazemap import GazeMap
 
 
@@ -109,3 +111,18 @@ def test_lightness_of_the_colour_map_rises_all_the_way() -> None:
     assert (np.diff(luminance ** (1 / 2.4)) > -0.004).all()
     assert luminance[0] < 0.01
     assert luminance[-1] > 0.75
+
+
+def test_an_even_map_has_its_peaks_in_no_time() -> None:
+    even = GazeMap(np.full((1200, 1600), -np.log(1200 * 1600), np.float32))
+    start = process_time()
+    peaks = even.peaks(3)
+    assert len(peaks) == 3
+    assert process_time() - start < 0.5  # every block is a local maximum
+
+
+def test_windows_of_several_ratios_share_one_integral() -> None:
+    gaze = GazeMap(THREE.log_density)
+    first = gaze.integral
+    assert [crop.box for crop in gaze.crop("16:9", 3)] == [crop.box for crop in find_crops(gaze.density, "16:9", 3)]
+    assert gaze.integral is first

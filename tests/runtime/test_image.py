@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
 
-from fastgaze.errors import ArgumentError, ImageError
+from fastgaze.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.runtime import image as image_module
 from fastgaze.runtime.image import open_picture
 
@@ -231,3 +231,21 @@ def test_truncated_and_flipped_files_are_errors_or_pictures() -> None:
 
 def test_the_limit_lets_100_megapixels_through() -> None:
     assert image_module.MAX_PIXELS >= 100_000_000
+
+
+def test_our_own_limit_decides_without_a_warning_from_pillow() -> None:
+    """Warnings are errors here; 100 megapixels is between Pillow's first limit and ours."""
+    content = io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(content, "PNG")
+    picture = open_picture(content.getvalue())
+    assert picture.size == (10_000, 10_000)
+    with pytest.raises(ImageTooLargeError, match="more than 120 megapixels"):
+        open_picture(_header_of_a_png(11_000, 11_000))
+
+
+def _header_of_a_png(width: int, height: int) -> bytes:
+    content = io.BytesIO()
+    Image.new("1", (8, 8)).save(content, "PNG")
+    start, end = content.getvalue()[:16], content.getvalue()[33:]
+    chunk = b"IHDR" + struct.pack(">II", width, height) + content.getvalue()[24:29]
+    return start[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + end

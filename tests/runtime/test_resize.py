@@ -19,7 +19,8 @@ def noise(height: int, width: int) -> np.ndarray:
     ("given", "asked"),
     [
         ((384, 512), (240, 320)),
-        ((480, 640), (240, 320)),
+        ((481, 640), (240, 320)),
+        ((700, 900), (240, 320)),
         ((240, 320), (192, 256)),
         ((1, 1), (272, 272)),
         ((3, 500), (32, 560)),
@@ -55,3 +56,10 @@ def test_every_output_is_covered_once_by_weights_that_sum_to_one(n_in: int, n_ou
     assert [band.start for band in found] + [n_out] == [0] + [band.stop for band in found]
     assert all(0 <= band.first < band.last <= n_in for band in found)
     assert all(np.abs(band.weights.sum(axis=1) - 1).max() < 1e-5 for band in found)
+
+
+def test_half_the_size_is_the_mean_of_two_by_two_pixels() -> None:
+    picture = noise(64, 96)
+    means = picture.reshape(32, 2, 48, 2, 3).mean(axis=(1, 3)).transpose(2, 0, 1)
+    found = planes(picture, (32, 48), SCALE, OFFSET)
+    assert np.abs(found - (means * SCALE[:, None, None] + OFFSET[:, None, None])).max() < 1e-3

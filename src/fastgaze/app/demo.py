@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from fastgaze.errors import ArgumentError
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.image import open_picture
+from fastgaze.runtime.image import cut, open_picture
 from fastgaze.runtime.predictor import Predictor
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -23,9 +23,10 @@ _PAGE = Template("""<!doctype html>
 <style>
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
-figure { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)); gap: .5rem; margin: 2rem 0 }
+figure { display: grid; grid-template-columns: repeat(3, 1fr); gap: .5rem; margin: 2rem 0 }
 figure img { width: 100%; border-radius: .3rem }
 figcaption { grid-column: 1 / -1 }
+@media (max-width: 40rem) { figure { grid-template-columns: 1fr } }
 </style>
 <h1>Where people look</h1>
 <p>Model $model, $gflop GFLOP a picture. Photo, heat map, and the $ratio window that keeps most attention.</p>
@@ -80,7 +81,7 @@ def _row(predictor: Predictor, photo: Path, out: Path) -> Row:
 def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
     """The picture, dark outside the window, with a mark at the focal point."""
     shown = Image.eval(picture, lambda value: value // 3)
-    shown.paste(picture.crop(crop.box), crop.box[:2])
+    shown.paste(cut(picture, crop.box), crop.box[:2])
     (x, y), radius = crop.focal_point, max(picture.size) / 80
     draw = ImageDraw.Draw(shown)
     draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline="white", width=max(round(radius / 3), 1))

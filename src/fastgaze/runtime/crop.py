@@ -94,17 +94,19 @@ def find_crops(
     ratio: str | float | tuple[float, float],
     n: int = 1,
     scales: Sequence[float] = SCALES,
+    integral: "Integral | None" = None,
 ) -> list[Crop]:
     """The best windows of ``ratio`` (width over height), at most ``n``, best first.
 
     density: float32 (H, W), sums to 1. scales: sizes tried, relative to the largest window that fits, each in (0, 1].
+    integral: of that density, if it is at hand.
     """
     if not 1 <= n <= _MOST_CANDIDATES:
         raise ArgumentError(f"n={n} is not between 1 and {_MOST_CANDIDATES}")
     if not scales or not all(0 < scale <= 1 for scale in scales):
         raise ArgumentError(f"scales {tuple(scales)} are not numbers above 0 and at most 1")
     value = parse_ratio(ratio)
-    integral = Integral(density)
+    integral = Integral(density) if integral is None else integral
     ordered = sorted(set(scales), reverse=True)
     largest = _windows(integral, value, ordered[0])
     first = int(largest.worth.argmax())
@@ -132,10 +134,10 @@ class Integral:
         means: npt.NDArray[np.float64] = self._blocks / (heights[:, None] * widths[None, :])
         return means
 
-    def block(self, row: int, column: int) -> tuple[int, int, int, int]:
-        """(top, bottom, left, right) of one block, in pixels."""
-        rows, columns = self._edges
-        return int(rows[row]), int(rows[row + 1]), int(columns[column]), int(columns[column + 1])
+    def edges(self, blocks: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """blocks (n, 2), row and column -> (n, 4): top, bottom, left and right of each, in pixels."""
+        (rows, columns), (row, column) = self._edges, blocks.T
+        return np.stack([rows[row], rows[row + 1], columns[column], columns[column + 1]], axis=1)
 
     def mass(
         self, tops: npt.ArrayLike, bottoms: npt.ArrayLike, lefts: npt.ArrayLike, rights: npt.ArrayLike

@@ -68,6 +68,11 @@ class GazeMap:
         density: npt.NDArray[np.float32] = np.exp(self.log_density)
         return density
 
+    @cached_property
+    def integral(self) -> Integral:
+        """Sums of the density from which the mass of any window follows."""
+        return Integral(self.density)
+
     @property
     def bits(self) -> float:
         """How far the map is from saying nothing: log2 of the number of pixels minus its entropy, in bits, >= 0."""
@@ -109,12 +114,9 @@ class GazeMap:
         """
         if n < 1:
             raise ArgumentError(f"n={n} is not at least 1")
-        integral = Integral(self.density, most=_PEAK_GRID)
+        integral = self.integral if max(self.size) <= _PEAK_GRID else Integral(self.density, most=_PEAK_GRID)
         radius = max(_PEAK_RADIUS * float(np.hypot(*self.size)), 1.0)
-        kept: list[tuple[float, float]] = []
-        for y, x in _local_maxima(self.log_density, integral):
-            if all((x - other_x) ** 2 + (y - other_y) ** 2 > radius**2 for other_x, other_y in kept):
-                kept.append((x, y))
+        kept = _distinct_maxima(self.log_density, integral, radius)
         found = [self._peak(x, y, radius) for x, y in kept]
         return sorted(found, key=lambda peak: -peak.mass)[:n]
 
@@ -133,7 +135,7 @@ class GazeMap:
 
         Boxes are in pixels of the map: those of the picture unless another size was asked for.
         """
-        return find_crops(self.density, ratio, n, scales)
+        return find_crops(self.density, ratio, n, scales, self.integral)
 
     def heat(self) -> npt.NDArray[np.uint8]:
         """Levels for display, uint8 (H, W): 255 * sqrt(density / highest density)."""
@@ -186,18 +188,40 @@ class GazeMap:
                 raise ArgumentError(f"cannot save a gaze map as {path.name!r}; use .npy, .json, .png, .jpg or .webp")
 
 
-def _local_maxima(log_density: npt.NDArray[np.float32], integral: Integral) -> list[tuple[float, float]]:
-    """(y, x) of the highest pixel of every block whose mean is no less than its eight neighbours', highest first."""
-    means = integral.means()
+def _distinct_maxima(
+    log_density: npt.NDArray[np.float32], integral: Integral, radius: float
+) -> list[tuple[float, float]]:
+    """(x, y) of the highest pixel of blocks that no neighbour exceeds, highest first, each ``radius`` from all others.
+
+    Every place that is kept takes those around it out at once, so that an even map costs no more than another.
+    """
+    blocks = _highest_blocks(integral.means())
+    edges = integral.edges(blocks)
+    centers = np.stack([edges[:, 2] + edges[:, 3], edges[:, 0] + edges[:, 1]], axis=1) / 2
+    kept: list[tuple[float, float]] = []
+    left = np.arange(len(blocks))
+    while len(left):
+        x, y = place = _highest_pixel(log_density, edges[left[0]])
+        left = left[1:]
+        if all((x - other_x) ** 2 + (y - other_y) ** 2 > radius**2 for other_x, other_y in kept):
+            kept.append(place)
+            left = left[((centers[left] - place) ** 2).sum(axis=1) > radius**2]
+    return kept
+
+
+def _highest_blocks(means: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """(row, column) of every block whose mean is no less than its eight neighbours', highest first."""
     padded = np.pad(means, 1, constant_values=-np.inf)
     height, width = means.shape
-    shifts = [(dy, dx) for dy in range(3) for dx in range(3) if (dy, dx) != (1, 1)]
-    highest = np.max([padded[dy : dy + height, dx : dx + width] for dy, dx in shifts], axis=0)
+    highest = means
+    for dy, dx in ((dy, dx) for dy in range(3) for dx in range(3)):
+        highest = np.maximum(highest, padded[dy : dy + height, dx : dx + width])
     rows, columns = np.nonzero(means >= highest)
-    order = np.argsort(-means[rows, columns], kind="stable")[:_LEVELS]
-    places = []
-    for i, j in zip(rows[order], columns[order], strict=True):
-        top, bottom, left, right = integral.block(int(i), int(j))
-        y, x = np.unravel_index(int(log_density[top:bottom, left:right].argmax()), (bottom - top, right - left))
-        places.append((top + float(y) + 0.5, left + float(x) + 0.5))
-    return places
+    order = np.argsort(-means[rows, columns], kind="stable")
+    return np.stack([rows[order], columns[order]], axis=1)
+
+
+def _highest_pixel(log_density: npt.NDArray[np.float32], edges: npt.NDArray[np.intp]) -> tuple[float, float]:
+    top, bottom, left, right = (int(edge) for edge in edges)
+    y, x = np.unravel_index(int(log_density[top:bottom, left:right].argmax()), (bottom - top, right - left))
+    return left + float(x) + 0.5, top + float(y) + 0.5

@@ -14,6 +14,7 @@ What is decided here, for every picture:
 import io
 import os
 import stat
+import struct
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,8 +68,8 @@ class Picture:
         return _to_image(self.source) if isinstance(self.source, np.ndarray) else self.source
 
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
-        """``rgb`` as uint8 (H, W, 3), not to be written to: an array that needs no change is handed on as it is."""
-        if isinstance(self.source, np.ndarray) and (at_least is None or _factor(self.size, at_least) < 2):
+        """``rgb`` as uint8 (H, W, 3), not to be written to: an array less than three times as large stays as it is."""
+        if isinstance(self.source, np.ndarray) and (at_least is None or _factor(self.size, at_least) < 3):
             return self.source
         return np.asarray(self.rgb(at_least))
 
@@ -144,13 +145,30 @@ def _open(stream: io.BytesIO, label: str) -> Picture:
 
 
 def _identify(stream: io.BytesIO) -> Image.Image:
+    """As ``Image.open``, without its own limit on pixels: that one warns from 89 megapixels on, and ours decides."""
+    prefix = stream.read(16)
+    for names, load_decoders in ((COMMON, Image.preinit), (OTHERS, Image.init)):
+        # Pillow loads all its decoders for the others, which takes longer than a prediction: only when needed.
+        load_decoders()
+        for name in names:
+            image = _read_header(stream, name, prefix)
+            if image is not None:
+                return image
+    raise UnidentifiedImageError
+
+
+def _read_header(stream: io.BytesIO, name: str, prefix: bytes) -> Image.Image | None:
+    if name not in Image.OPEN:
+        return None
+    factory, accepts = Image.OPEN[name]
+    accepted = accepts is None or accepts(prefix)
+    if not accepted or isinstance(accepted, str):  # a string says which decoder is missing
+        return None
+    stream.seek(0)
     try:
-        return Image.open(stream, formats=COMMON)
-    except UnidentifiedImageError:
-        # Pillow loads all its decoders for these, which takes longer than a prediction: only when needed.
-        Image.init()
-        stream.seek(0)
-        return Image.open(stream, formats=[name for name in OTHERS if name in Image.OPEN])
+        return factory(stream, "")
+    except (SyntaxError, IndexError, TypeError, struct.error):  # how Pillow's decoders say: not mine
+        return None
 
 
 def _picture(image: Image.Image, label: str) -> Picture:
@@ -212,6 +230,12 @@ def _reduced(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
 
 def _factor(size: tuple[int, int], at_least: tuple[int, int]) -> int:
     return min(size[0] // at_least[0], size[1] // at_least[1])
+
+
+def cut(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    """The window (left, top, right, bottom) of an RGB image, without Pillow's warning about large ones."""
+    left, top, right, bottom = box
+    return _to_image(np.asarray(image)[top:bottom, left:right])
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

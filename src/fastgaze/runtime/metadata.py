@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ class WorkingSize:
 
     def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
         """The working (height, width) of an image of ``size`` (height, width)."""
+        return _working_size(self, *size)
+
+    def _nearest(self, size: tuple[int, int]) -> tuple[int, int]:
         ratio = min(max(size[0] / size[1], 1 / self.max_ratio), self.max_ratio)
         ideal = (math.sqrt(self.pixels * ratio), math.sqrt(self.pixels / ratio))
         heights, widths = (self._neighbours(side) for side in ideal)
@@ -55,6 +59,11 @@ class WorkingSize:
         below = math.floor(side / self.stride) * self.stride
         least = math.ceil(self.least / self.stride) * self.stride
         return max(below, least), max(below + self.stride, least)
+
+
+@lru_cache(maxsize=1024)
+def _working_size(policy: WorkingSize, height: int, width: int) -> tuple[int, int]:
+    return policy._nearest((height, width))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Scale a picture, normalise it and lay it out by channel, in one go.
 
 Pillow's antialiased bilinear filter, without its two roundings to 8 bits. Along an axis the filter is a matrix with a
-narrow band, so a few neighbouring outputs read a short stretch of the input: one small dense product each. On a
-384x512 picture this takes a third of the time of Pillow's resize and the normalisation after it.
+narrow band, so a few neighbouring outputs read a short stretch of the input: one small dense product each. From 384x512
+to 240x320 this takes half the time of Pillow's resize and the normalisation after it. At half the size exactly, the
+mean of two by two pixels stands in for the filter, as everywhere that whole blocks fit (``runtime.image``).
 """
 
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ def _band(start: int, reads: npt.NDArray[np.intp], weights: npt.NDArray[np.float
 
 def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array) -> Array:
     """uint8 (H, W, 3) -> float32 (3, *size): scaled to ``size`` (height, width), times scale (3,), plus offset (3,)."""
+    if rgb.shape[:2] == (2 * size[0], 2 * size[1]):
+        return _halved(rgb, scale, offset)
     (height, width), n_in = size, rgb.shape[1]
     flat = rgb.reshape(len(rgb), -1)
     rows = np.empty((height, flat.shape[1]), np.float32)
@@ -67,11 +70,21 @@ def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array) 
         np.multiply(rows.reshape(height, n_in, 3)[:, :, channel], scale[channel], out=plane)
     out = np.empty((3 * height, width), np.float32)
     for band in bands(n_in, width, _COLUMNS):
-        np.matmul(
-            apart.reshape(3 * height, n_in)[:, band.first : band.last],
-            band.weights.T,
-            out=out[:, band.start : band.stop],
-        )
+        reads = apart.reshape(3 * height, n_in)[:, band.first : band.last]
+        np.matmul(reads, band.weights.T, out=out[:, band.start : band.stop])
     scaled = out.reshape(3, height, width)
     scaled += offset[:, None, None]
     return scaled
+
+
+def _halved(rgb: npt.NDArray[np.uint8], scale: Array, offset: Array) -> Array:
+    """The same at half the size, by the mean of two by two pixels."""
+    height, width = rgb.shape[0] // 2, rgb.shape[1] // 2
+    flat = rgb.reshape(len(rgb), -1)
+    pairs = np.add(flat[0::2], flat[1::2], dtype=np.uint16).reshape(height, width, 2, 3)
+    out = np.empty((3, height, width), np.float32)
+    for channel, plane in enumerate(out):
+        np.add(pairs[:, :, 0, channel], pairs[:, :, 1, channel], out=plane)
+        plane *= scale[channel] / 4
+        plane += offset[channel]
+    return out

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fastgaze.data.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.errors import ArgumentError
-from fastgaze.runtime.cache import ArrayCache
+from fastgaze.runtime.cache import ByteCache
 
 Array = npt.NDArray[np.float32]
 Size = tuple[int, int]
@@ -30,10 +30,8 @@ _BLOCK_VALUES = 64 * 1024
 _NEGLIGIBLE = 1e-7
 # A bias with a longer side is not factorised: the decomposition would cost more than it saves.
 _LARGEST_FACTORISED = 128
-_MOST_KEPT = 128
 # Pixels of a map up to which adding the kept bias is cheaper than the longer product.
 _MOST_ADDED = 1 << 20
-_KEPT = ArrayCache(64 << 20)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +73,7 @@ def _blur_matrix(cells: int, pixels: int, sigma: float) -> npt.NDArray[np.float6
 
 def tail_matrix(cells: int, pixels: int, n_out: int, sigma: float) -> Array:
     """A of the equation above, (n_out, cells), for one axis."""
-
-    def make() -> Array:
-        return _interpolate_rows(_blur_matrix(cells, pixels, sigma), n_out).astype(np.float32)
-
-    return _KEPT.get(("axis", cells, pixels, n_out, sigma), make)
+    return _interpolate_rows(_blur_matrix(cells, pixels, sigma), n_out).astype(np.float32)
 
 
 def _interpolate_rows(matrix: npt.NDArray[np.floating], n_out: int) -> npt.NDArray[np.float64]:
@@ -95,25 +89,40 @@ def _interpolate_rows(matrix: npt.NDArray[np.floating], n_out: int) -> npt.NDArr
 
 def log_density(saliency: Array, working: Size, sigma: float, bias: Bias, size: Size) -> Array:
     """saliency (h, w) of an image of ``working`` size -> log density float32 ``size`` = (H, W), logsumexp 0."""
-    (cells_y, cells_x), (height, width) = saliency.shape, size
-    rows = tail_matrix(cells_y, working[0], height, sigma) @ (saliency - saliency.max())
-    columns = _columns(cells_x, working[1], width, sigma)
+    cells = (saliency.shape[0], saliency.shape[1])
+    plan = _PLANS.get((cells, working, sigma, bias, size), lambda: _plan(cells, working, sigma, bias, size))
+    rows = plan.left @ (saliency - saliency.max())
+    if plan.more is not None:
+        rows = np.hstack([rows, plan.more])
+    return _log_softmax_of_product(rows, plan.right, plan.added)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What the equation needs for one pair of sizes: A and [B | V R^T]^T; U L, or C at the size of the map, or none."""
+
+    left: Array
+    right: Array
+    more: Array | None = None
+    added: Array | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in (self.left, self.right, self.more, self.added) if part is not None)
+
+
+_PLANS: ByteCache[_Plan] = ByteCache(64 << 20)
+
+
+def _plan(cells: Size, working: Size, sigma: float, bias: Bias, size: Size) -> _Plan:
+    left, right = (tail_matrix(*axis, sigma) for axis in zip(cells, working, size, strict=True))
+    right = np.ascontiguousarray(right.T)
     if not bias.rank:
-        return _log_softmax_of_product(rows, columns)
-    if height * width <= _MOST_ADDED and bias.rank <= _MOST_KEPT:
-        added = _KEPT.get(("bias", bias, size), lambda: _stretched(bias, height) @ _joined(bias, width))
-        return _log_softmax_of_product(rows, columns, added)
-    rows = np.hstack([rows, _stretched(bias, height)])
-    return _log_softmax_of_product(rows, np.vstack([columns, _joined(bias, width)]))
-
-
-def _columns(cells: int, pixels: int, width: int, sigma: float) -> Array:
-    """B^T of the equation above, (cells, width)."""
-
-    def make() -> Array:
-        return np.ascontiguousarray(tail_matrix(cells, pixels, width, sigma).T)
-
-    return _KEPT.get(("columns", cells, pixels, width, sigma), make)
+        return _Plan(left, right)
+    stretched, joined = _stretched(bias, size[0]), _joined(bias, size[1])
+    if size[0] * size[1] <= _MOST_ADDED:
+        return _Plan(left, right, added=stretched @ joined)
+    return _Plan(left, np.vstack([right, joined]), more=stretched)
 
 
 def _stretched(bias: Bias, height: int) -> Array:

@@ -60,7 +60,7 @@ def crop(
 
 
 def _write(job: pictures.Job, stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
-    from fastgaze.runtime.image import open_picture
+    from fastgaze.runtime.image import cut, open_picture
 
     picture = open_picture(job.source)
     photo = picture.rgb()
@@ -70,9 +70,9 @@ def _write(job: pictures.Job, stem: Path, boxes: dict[str, tuple[int, int, int, 
     for text, box in boxes.items():
         path = stem.with_name(f"{stem.name}.{text.replace(':', 'x').replace('/', 'x').strip()}{suffix}")
         if suffix == ".jpg":
-            photo.crop(box).save(path, quality=92)
+            cut(photo, box).save(path, quality=92)
         else:
-            photo.crop(box).save(path)
+            cut(photo, box).save(path)
         written.append(str(path))
     return written
 

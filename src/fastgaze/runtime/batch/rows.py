@@ -80,9 +80,8 @@ class RowMaker:
         return row
 
     def _found(self, gaze: GazeMap, size: Size) -> Row:
-        integral = Integral(gaze.density)
         crops = [
-            _window(crop, ratio, integral, size)
+            _window(crop, ratio, gaze.integral, size)
             for ratio in self._options.ratios
             for crop in gaze.crop(ratio, self._options.crops)
         ]
