@@ -76,6 +76,28 @@ def test_settings_come_from_the_file_and_unknown_ones_are_refused(config: Config
         read_config(tmp_path / "bad.toml")
 
 
+_WORKSHOP = "[workshop]\ndata = 'd'\nruns = 'r'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[tune]", r"no section \[workshop\]"),
+        ("workshop = 5", "workshop = 5 is no section"),
+        ("[workshop]\nsize = [240]", "size = .* has 1 values, not 2"),
+        ("[workshop]\nlimit = 1.5", "limit = 1.5 is no whole number"),
+        (_WORKSHOP + "[tune]\nfit = { steps = 'many' }", "tune: fit: steps = 'many' is no whole number"),
+        (_WORKSHOP + "[tune]\nfit = { precision = 'fp8' }", "precision = 'fp8' is none of 'bf16', 'fp32'"),
+        (_WORKSHOP + "[prune]\nmarks = 3", "marks = 3 is no list"),
+        ("\xff", "not a readable TOML file"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_by_name(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "bad.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ArgumentError, match=reason):
+        read_config(tmp_path / "bad.toml")
+
+
 def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config) -> None:
     from fastgaze.data.fixations import held_out
 

@@ -10,7 +10,7 @@
 import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.errors import ArgumentError
 from fastgaze.training.distill import Mixture
@@ -70,9 +70,11 @@ class Config:
 def read_config(path: Path) -> Config:
     """Read and check a TOML file; relative folders in it are relative to the file."""
     try:
-        values = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ArgumentError(f"{path}: not a readable TOML file ({error})") from error
+    if "workshop" not in values:
+        raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
     config = _build(Config, values, str(path))
     workshop = _build(Workshop, values["workshop"] | _absolute(values["workshop"], path.parent), f"{path}: workshop")
     return Config(workshop, config.teacher, config.student, config.prune, config.tune)
@@ -85,8 +87,10 @@ def _absolute(section: dict[str, Any], folder: Path) -> dict[str, Any]:
 Settings = TypeVar("Settings")
 
 
-def _build(kind: type[Settings], values: dict[str, Any], where: str) -> Settings:
+def _build(kind: type[Settings], values: Any, where: str) -> Settings:
     """A settings object from a table; unknown keys and wrong types are refused by name."""
+    if not isinstance(values, dict):
+        raise ArgumentError(f"{where} = {values!r} is no section of settings")
     hints = get_type_hints(kind)
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     if unknown := sorted(set(values) - set(known)):
@@ -97,16 +101,33 @@ def _build(kind: type[Settings], values: dict[str, Any], where: str) -> Settings
         if is_dataclass(hint) and isinstance(hint, type):
             made[key] = _build(hint, value, f"{where}: {key}")
         else:
-            made[key] = _convert(value, hint)
+            made[key] = _convert(value, hint, f"{where}: {key}")
     try:
         return kind(**made)
     except TypeError as error:
         raise ArgumentError(f"{where}: {error}") from error
 
 
-def _convert(value: Any, hint: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
-    if hint is float and isinstance(value, int):
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    """A TOML value as the type of its setting: a list becomes a tuple, a whole number a float, text a path."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        if value not in parts:
+            raise ArgumentError(f"{where} = {value!r} is none of {', '.join(map(repr, parts))}")
+        return value
+    if origin is tuple and isinstance(value, list):
+        hints = parts[:1] * len(value) if parts[-1] is ... else parts
+        if len(value) != len(hints):
+            raise ArgumentError(f"{where} = {value!r} has {len(value)} values, not {len(hints)}")
+        return tuple(_convert(item, part, where) for item, part in zip(value, hints, strict=True))
+    if hint is Path and isinstance(value, str | Path):
+        return Path(value)
+    if hint is float and type(value) is int:
         return float(value)
-    return Path(value) if hint is Path else value
+    wanted = origin or hint
+    if type(value) is not wanted:
+        raise ArgumentError(f"{where} = {value!r} is no {_KINDS[wanted]}")
+    return value
+
+
+_KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false", tuple: "list", Path: "path"}
