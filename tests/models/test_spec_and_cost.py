@@ -73,6 +73,8 @@ def test_the_json_that_the_next_test_spoils_is_a_spec() -> None:
         '{"architecture": "lenet5", "maps": [20, 50, 0, 10]}',
         '{"architecture": "lenet5", "maps": [20, 50, 500]}',
         '{"architecture": "lenet5", "maps": [20, 50, 1.5, 10]}',
+        '{"architecture": "f", "member": {"architecture": "lenet5", "maps": [20, 50, 500, 10]}, "members": 2}',
+        '{"architecture": "f", "activation": "relu", "readout": [1], "trunk": {"blocks": [8, 8], "taps": ["relu1_1"]}}',
         _vgg_json(tap="relu2_1"),
         _vgg_json(last=2),
         _vgg_json(activation="gelu"),

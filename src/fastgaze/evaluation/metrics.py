@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from fastgaze.errors import DataError
 
 Map = NDArray[np.floating]
-Points = NDArray[np.floating]
 
 MIT_EPSILON = 2.2204e-16  # MATLAB's eps, with which the MIT and Tuebingen benchmarks regularise KL
 _BINS = 1 << 15

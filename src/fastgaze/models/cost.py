@@ -44,13 +44,17 @@ def flops(spec: Spec, size: tuple[int, int]) -> int:
 
 def parameters(spec: Spec) -> int:
     """Trained numbers, the blur width among them."""
-    size = (28, 28) if isinstance(spec, LeNetSpec) else (32, 32)
-    return sum(layer.parameters for layer in layers(spec, size)) + _blur_widths(spec)
+    return sum(layer.parameters for layer in layers(spec, _any_size(spec))) + _blur_widths(spec)
 
 
 def prunable_maps(spec: Spec) -> int:
     """Outputs of all convolutions, as the paper counts them: the one output map, which must stay, is among them."""
-    return sum(layer.maps for layer in layers(spec, (28, 28) if isinstance(spec, LeNetSpec) else (32, 32)))
+    return sum(layer.maps for layer in layers(spec, _any_size(spec)))
+
+
+def _any_size(spec: Spec) -> tuple[int, int]:
+    """An input size that the network takes, where only its widths matter."""
+    return (28, 28) if isinstance(spec, LeNetSpec) else (32, 32)
 
 
 def _conv(name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int) -> Layer:
@@ -97,8 +101,7 @@ def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[Layer]:
 def trunk_outputs(trunk: VGGSpec | DenseNetSpec) -> int:
     """Maps that a trunk gives to the readout."""
     if isinstance(trunk, VGGSpec):
-        places = ((int(tap[4]), int(tap[6:])) for tap in trunk.taps)  # relu5_2 -> (5, 2)
-        return sum(trunk.blocks[b - 1][c - 1] for b, c in places)
+        return sum(trunk.width(tap) for tap in trunk.taps)
     entry = (trunk.stem, *trunk.transitions)[-1]
     return entry + sum(growth for _, growth in trunk.blocks[-1])
 

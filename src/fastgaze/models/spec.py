@@ -24,6 +24,11 @@ class VGGSpec:
     blocks: tuple[tuple[int, ...], ...]
     taps: tuple[str, ...]
 
+    def width(self, tap: str) -> int:
+        """Maps of the layer that a tap names: ``relu5_2`` is the second of block 5."""
+        block, layer = tap[4:].split("_")
+        return self.blocks[int(block) - 1][int(layer) - 1]
+
 
 @dataclass(frozen=True)
 class DenseNetSpec:
@@ -115,16 +120,17 @@ def spec_from_json(text: str) -> Spec:
     try:
         fields = json.loads(text)
         spec = _build(fields)
-    except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
+        _check(spec)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelError(f"not a model spec: {text[:80]!r} ({error})") from error
-    _check(spec)
     return spec
 
 
 def _build(fields: dict[str, Any]) -> Spec:
     if "member" in fields:
         member = _build(fields["member"])
-        assert isinstance(member, GazeSpec)
+        if not isinstance(member, GazeSpec):
+            raise TypeError(f"an ensemble of {type(member).__name__}")
         return EnsembleSpec(fields["architecture"], member, fields["members"])
     frozen = {key: _freeze(value) for key, value in fields.items() if key != "trunk"}
     if "trunk" not in fields:

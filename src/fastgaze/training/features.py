@@ -29,7 +29,7 @@ def stored_taps(taps: tuple[str, ...]) -> tuple[str, ...]:
 def restore_taps(stored: Tensor, trunk: VGGSpec) -> Tensor:
     """Stored maps (N, maps, h, w) -> all maps that the readout sees, in its order."""
     kept = stored_taps(trunk.taps)
-    widths = [trunk.blocks[int(tap[4]) - 1][int(tap[6:]) - 1] for tap in kept]
+    widths = [trunk.width(tap) for tap in kept]
     maps = dict(zip(kept, torch.split(stored, widths, dim=1), strict=True))
     return torch.cat([maps[tap] if tap in maps else maps[f"conv{tap[4:]}"].relu() for tap in trunk.taps], dim=1)
 
@@ -38,7 +38,7 @@ def extract_features(model: GazeModel, data: PreparedSet, file: Path, batch: int
     """Compute what is not yet in ``file``; yields the number of finished images after every batch."""
     trunk = _storing_trunk(model)
     height, width = data.size
-    maps = sum(trunk.spec.blocks[int(tap[4]) - 1][int(tap[6:]) - 1] for tap in trunk.taps)
+    maps = sum(trunk.spec.width(tap) for tap in trunk.taps)
     shape = (len(data), maps, height // STRIDE, width // STRIDE)
     progress = file.with_suffix(".json")
     done = json.loads(progress.read_text())["done"] if progress.is_file() and file.is_file() else 0

@@ -30,10 +30,13 @@ class FitSettings:
     """The paper's numbers; ``steps`` bounds what early stopping would leave open.
 
     learning_rate: at the start; ``trunk_rate`` times that for pretrained layers.
-    decay: ``cosine`` to zero over ``steps``, or ``none``.
+    momentum: of SGD; Adam has its own.
+    decay: ``cosine`` to zero over ``steps``, or ``none``. warmup: steps of a linear rise before it.
     validate_every, patience: in steps, and validations without improvement before the run stops.
     precision: ``bf16`` autocast, or ``fp32``.
+    flips: mirror half of the images.
     average: decay of the running mean of parameters that is validated and kept; 0 keeps the parameters themselves.
+    save_seconds: time between two states to go on from.
     """
 
     steps: int = 10_000

@@ -55,7 +55,7 @@ def train_teacher(config: Config, say: Say, report: Report | None = None) -> Gaz
     model.tail.center_bias.copy_(torch.from_numpy(workshop.large.center_bias))
     features = workshop.features(None, workshop.pretraining)
     large = fixation_source(workshop.large, features=features)
-    validation = workshop.validation_source(features=True, model=model)
+    validation = workshop.validation_source(model)
     first = fit_readout(model, [large], validation, workshop.size, settings.fit, folder / "large", report)
     record |= {"data": [workshop.pretraining], "fit": asdict(first), "settings": asdict(settings)}
     save_checkpoint(model, folder / "single.safetensors", record)

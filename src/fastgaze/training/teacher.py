@@ -24,6 +24,7 @@ from fastgaze.training.features import Features, restore_taps
 from fastgaze.training.fit import Fit, FitResult, FitSettings, Report
 from fastgaze.training.prepare import PreparedSet
 from fastgaze.training.stream import Source, fixation_source
+from fastgaze.training.workshop import weighted
 
 
 class FromFeatures(nn.Module):
@@ -73,9 +74,7 @@ def fit_folds(
     for fold in range(folds):
         model = copy.deepcopy(start)
         parts = [_fold_parts(data, features, fold, folds) for data, features in eye_tracking]
-        sources = [replace(train, weight=len(train)) for train, _ in parts]
-        total = sum(len(train) for train in sources)
-        sources = [replace(source, weight=source.weight / total) for source in sources]
+        sources = weighted([train for train, _ in parts], 1.0)
         validation = _joined([held for _, held in parts])
         size = eye_tracking[0][0].size
         result = fit_readout(model, [*sources, *extra], validation, size, settings, folder / f"fold{fold}")

@@ -1,6 +1,6 @@
 """The data in the roles of the paper: pre-training, validation, eye tracking; and where runs keep their files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -68,11 +68,11 @@ class Workshop:
         sets = [self.prepared(name) for name in self.eye_tracking]
         return [data.subset(np.flatnonzero(~held_out(data.names))) for data in sets]
 
-    def validation_source(self, features: bool = False, model: GazeModel | None = None) -> Source:
-        """The first images of the validation set."""
+    def validation_source(self, model: GazeModel | None = None) -> Source:
+        """The first images of the validation set; with ``model``, its trunk's features of them."""
         data = self.prepared(self.validation)
         chosen = np.arange(min(self.validation_images or len(data), len(data)))
-        stored = self.features(model, self.validation)[chosen] if features and model is not None else None
+        stored = None if model is None else self.features(model, self.validation)[chosen]
         return fixation_source(data.subset(chosen), features=stored)
 
     def sample(self, count: int = 8) -> torch.Tensor:
@@ -101,9 +101,6 @@ class Workshop:
             keep = np.flatnonzero(~held_out(self.load(name).names))
             pairs.append((data, self.features(model, name)[keep]))
         return pairs
-
-
-Progress = Callable[[str, int, int], None]  # what, done, total
 
 
 def weighted(sources: Sequence[Source], weight: float) -> list[Source]:
