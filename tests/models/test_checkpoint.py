@@ -44,6 +44,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
         damaged = tmp_path / "damaged.safetensors"
         damaged.write_bytes(content[:cut])
         assert "truncated" in _refused(damaged)
+    assert "no checkpoint at" in _refused(tmp_path / "absent.safetensors")
     foreign = tmp_path / "foreign.safetensors"
     save_file({"a": torch.zeros(1)}, foreign)
     assert "not a checkpoint of fastgaze" in _refused(foreign)

@@ -112,6 +112,9 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     _, pruner, step = workshop()
     with pytest.raises(PruningError, match="not a pruning checkpoint"):
         run(pruner, step, Until(maps=1), checkpoint=tmp_path / "other")
+    (tmp_path / "cut").write_bytes((tmp_path / "other").read_bytes()[:9])
+    with pytest.raises(PruningError, match="not a readable pruning checkpoint"):
+        run(pruner, step, Until(maps=1), checkpoint=tmp_path / "cut")
     with pytest.raises(PruningError, match="not a pruning history"):
         History.from_json({"maps": 3})
 

@@ -34,6 +34,8 @@ def save_checkpoint(model: Model, path: str | Path, record: dict[str, Any] | Non
 
 def load_checkpoint(path: str | Path) -> tuple[Model, dict[str, Any]]:
     """The network in evaluation mode, and its record."""
+    if not Path(path).is_file():
+        raise ModelError(f"no checkpoint at {path}; give a .safetensors file that fastgaze wrote")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

@@ -110,9 +110,13 @@ def save_run(path: Path, pruner: Pruner, model: nn.Module) -> None:
 
 def load_run(path: Path, pruner: Pruner, model: nn.Module) -> None:
     """Bring a fresh network, its optimizers and ``pruner`` to where :func:`save_run` left them."""
-    with require("safetensors", "train").safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+    safetensors = require("safetensors", "train")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise PruningError(f"{path}: not a readable pruning checkpoint ({error}); delete it to start anew") from error
     if metadata.get("format") != FORMAT:
         raise PruningError(f"{path}: not a pruning checkpoint ({FORMAT}); give the file of an earlier run")
     history = History.from_json(json.loads(metadata["history"]))

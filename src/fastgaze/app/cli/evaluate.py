@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from fastgaze.app.cli.common import err, out, parse_size, print_json, progress
+from fastgaze.errors import ArgumentError
 
 if TYPE_CHECKING:
     from fastgaze.evaluation.evaluate import Evaluation
@@ -45,6 +46,8 @@ def evaluate(
 
     fixations = formats.load(format, data)
     chosen = np.flatnonzero(is_held_out(fixations.names)) if held_out else np.arange(len(fixations))
+    if held_out and not len(chosen):
+        raise ArgumentError(f"--held-out: none of the {len(fixations)} images of {data} is in the tenth kept out")
     if limit is not None and limit < len(chosen):
         chosen = chosen[np.linspace(0, len(chosen) - 1, limit).astype(int)]
     working = parse_size(size) if size else None
@@ -105,7 +108,6 @@ def submit(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict a benchmark's images and write the file that the benchmark takes."""
-    from fastgaze.errors import ArgumentError
     from fastgaze.evaluation.adapters import open_model
     from fastgaze.evaluation.submit import submit as run
 
