@@ -121,7 +121,7 @@ class ChannelGraph:
         self.prunable = torch.tensor([m.prunable for m in self.maps], dtype=torch.bool)
         self.incidence = _incidence(self.layers, len(self.maps))
         self._probed = torch.cat((self.prunable, torch.zeros(1, dtype=torch.bool)))
-        self._output_map = _producer_pairs(self.layers, len(self.maps))
+        self._producers = _producers(self.layers, len(self.maps))
 
     @staticmethod
     def trace(module: nn.Module, example_input: Tensor) -> ChannelGraph:
@@ -174,7 +174,7 @@ class ChannelGraph:
 
     def removable(self, index: int, alive: Tensor) -> bool:
         """Whether map ``index`` can go without emptying a layer, when the maps ``alive`` are present."""
-        return all(int(alive[self.layers[k].outputs].sum()) > n for k, n in self._output_map[index])
+        return all(int(alive[self.layers[k].outputs].sum()) > n for k, n in self._producers[index])
 
     def mark_removed(self, indices: Sequence[int]) -> None:
         """Take maps out of ``alive``; their channels stay until :func:`compact` slices them away."""
@@ -239,16 +239,16 @@ def _incidence(layers: list[Layer], maps: int) -> Incidence:
     return Incidence(sort_of, columns[0], columns[1], columns[2], columns[3])
 
 
-def _producer_pairs(layers: list[Layer], maps: int) -> list[list[tuple[int, int]]]:
+def _producers(layers: list[Layer], maps: int) -> list[list[tuple[int, int]]]:
     """For each map: (layer, number of its output channels) of every layer that makes it."""
-    pairs: list[list[tuple[int, int]]] = [[] for _ in range(maps + 1)]
+    found: list[list[tuple[int, int]]] = [[] for _ in range(maps + 1)]
     for k, layer in enumerate(layers):
         if not layer.reads:
             continue
         counts = torch.bincount(layer.outputs, minlength=maps + 1)
         for index in torch.nonzero(counts).flatten().tolist():
-            pairs[index].append((k, int(counts[index])))
-    return pairs
+            found[index].append((k, int(counts[index])))
+    return found
 
 
 def _meta_state(module: nn.Module) -> dict[str, Tensor]:
