@@ -225,7 +225,7 @@ function listenToDrops() {
 async function start() {
   listen();
   setOpacity();
-  panel.showRatios("", (ratio) => chooseRatio(ratio));
+  panel.showRatios(chooseRatio);
   try {
     const [{ models, default: first, limits }, { examples }] = await Promise.all([get("/v1/models"), get("/examples")]);
     Object.assign(state, { models, limits });

@@ -49,10 +49,10 @@ function shape(ratio) {
   return glyph;
 }
 
-export function showRatios(chosen, onChoose) {
+export function showRatios(onChoose) {
   const chips = ["", ...RATIOS].map((ratio) => {
     const label = make("span", "", shape(ratio), ratio || "None");
-    return make("label", "chip", radio("ratio", ratio, ratio === chosen, onChoose), label);
+    return make("label", "chip", radio("ratio", ratio, ratio === "", onChoose), label);
   });
   $("ratios").replaceChildren(...chips);
 }
