@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -37,8 +39,17 @@ class Point(NamedTuple):
 
 
 def _save(figure: Figure, path: Path) -> None:
+    """PNG of 256 colours, which is a third of the size, or JPEG for photographs."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=DOTS, facecolor="white", metadata={"Software": None})
+    canvas: Any = FigureCanvasAgg(figure)
+    figure.set_dpi(DOTS)
+    figure.set_facecolor("white")
+    canvas.draw()
+    drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    if path.suffix == ".png":
+        drawn.quantize(256).save(path, optimize=True)
+    else:
+        drawn.save(path, quality=90, optimize=True)
 
 
 # Figure 1
@@ -49,7 +60,8 @@ def line_style(method: str) -> tuple[str, str]:
     if "frozen" in method:
         return ORANGE, "-" if "beta*" in method else "--"
     if method.startswith("Molchanov"):
-        return GREY, ("-" if ", normalised" in method else "--") if not method.endswith("cost") else ":"
+        dashes = ("-.", ":") if method.endswith("cost") else ("-", "--")
+        return GREY, dashes[", unnormalised" in method]
     if method in ("L1A", "L1W", "random"):
         return GREEN, {"L1A": "-", "L1W": "--"}.get(method, ":")
     return (VERMILION, "-") if "beta*" in method else (BLUE, "-")
@@ -84,6 +96,15 @@ METRICS = {
     "nss": "NSS",
     "sim": "SIM",
 }
+# Marker and words of each kind; the last three are snapshots of comparison runs that were tuned alike.
+KINDS = {
+    "unpruned": ("s", "unpruned"),
+    "shipped": ("^", "shipped"),
+    "regularised": ("o", "β*"),
+    "unregularised": ("o", "β = 0"),
+    "frozen": ("x", "β*, frozen costs"),
+}
+FRONTS = (("shipped", "-", 4.0, 0.3), ("regularised", "-", 1.6, 1.0), ("unregularised", "--", 1.6, 1.0))
 
 
 def pareto(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -113,18 +134,21 @@ def figure2(points: Sequence[Point], path: Path) -> None:
 
 def _panel(axes: Any, points: Sequence[Point], metric: str) -> None:
     for family in ("FastGaze", "DenseGaze"):
-        for kind in ("unpruned", "regularised", "unregularised", "frozen"):
+        for kind in KINDS:
             own = [(p.ms, p.means[metric]) for p in points if (p.family, p.kind) == (family, kind)]
             if own:
                 _marks(axes, own, family, kind)
-        for kind, dash in (("regularised", "-"), ("unregularised", "--")):
+        for kind, dash, width, alpha in FRONTS:
             own = [
-                (p.ms, p.means[metric])
-                for p in points
-                if p.family == family and (p.kind == kind or (p.kind == "unpruned" and _has(points, family, kind)))
+                (p.ms, p.means[metric]) for p in points if (p.family, p.kind) in ((family, kind), (family, "unpruned"))
             ]
-            if len(front := pareto(own)) > 1:
-                axes.plot(*zip(*front, strict=True), dash, color=FAMILY[family], linewidth=1.6)
+            if _has(points, family, kind) and len(front := pareto(own)) > 1:
+                axes.plot(*zip(*front, strict=True), dash, color=FAMILY[family], linewidth=width, alpha=alpha)
+    _others(axes, points, metric)
+
+
+def _others(axes: Any, points: Sequence[Point], metric: str) -> None:
+    """DeepGaze II, with a line at its height, and the peer."""
     for p in points:
         if p.kind in ("teacher", "teacher, onnxruntime"):
             hollow = p.kind != "teacher"
@@ -142,17 +166,17 @@ def _has(points: Sequence[Point], family: str, kind: str) -> bool:
 
 def _marks(axes: Any, own: list[tuple[float, float]], family: str, kind: str) -> None:
     color = FAMILY[family]
-    marker = {"unpruned": "s", "frozen": "x"}.get(kind, "o")
-    name = {"unpruned": "unpruned", "regularised": "cost counts", "unregularised": "β = 0", "frozen": "frozen costs"}
+    marker, name = KINDS[kind]
     fill = "white" if kind == "unregularised" else color
     x, y = zip(*own, strict=True)
-    label = f"{family}, {name[kind]}"
+    label = f"{family}, {name}"
     axes.plot(x, y, marker, color=color, markerfacecolor=fill, markersize=6.5, markeredgewidth=1.5, label=label)
 
 
 # Figure 3
 
 MANY = 30  # layers; more are drawn without numbers
+WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
 class Architecture(NamedTuple):
@@ -178,9 +202,12 @@ def figure3(rows: Sequence[Architecture], photo: Path, path: Path) -> None:
 
 
 def _explain(layers: list[tuple[str, int]]) -> str:
-    which = "every convolution" if len(layers) < MANY else "every convolution up to dense block 3"
-    lines = [f"Maps of {which}", "and of the readout (r), filled; as outlines", "those of the unpruned network."]
-    lines += ["Dark: 1x1 convolutions, light: 3x3 ones."] if len(layers) >= MANY else []
+    lines = [
+        "Maps of every convolution of trunk and",
+        "readout (r), filled; as outlines those of",
+        "the unpruned network.",
+    ]
+    lines += ["Light: 3x3 convolutions; dark: 1x1", "(the very first: 7x7)."] if len(layers) >= MANY else []
     return "\n".join([*lines, "Heights are square roots."])
 
 
@@ -195,7 +222,7 @@ def _bars(axes: Any, row: Architecture, unpruned: list[tuple[str, int]]) -> None
     axes.bar(places, heights, 0.86, color=colors)
     if not many:
         for place, (_, maps) in enumerate(row.layers):
-            axes.text(place, maps**0.5 + 0.5, str(maps), ha="center", va="bottom", fontsize=8.5)
+            axes.text(place, maps**0.5 + 0.5, str(maps), ha="center", va="bottom", fontsize=8.5, bbox=WHITE)
     _ticks(axes, [name for name, _ in row.layers], many)
     axes.set_title(row.label, fontsize=9.5)
     axes.set(ylim=(0, 1.22 * max(full.values()) ** 0.5), yticks=[], xlim=(-0.7, len(row.layers) - 0.3))
