@@ -15,7 +15,7 @@ COMMANDS = {
     "lenet_mnist": "python recipes/lenet_mnist.py --data ../shared/data/mnist --json docs/results/lenet_mnist.json",
     "figure1": "python recipes/pruning_comparison.py --checkpoint runs/fastgaze/best.safetensors "
     "--data ../shared/data/osie --out docs/results/figure1",
-    "figure1-lenet": "python recipes/pruning_comparison.py --checkpoint runs/lenet/unpruned-seed1.safetensors "
+    "figure1-lenet": "python recipes/pruning_comparison.py --checkpoint runs/lenet_mnist/unpruned-seed1.safetensors "
     "--data ../shared/data/mnist --out docs/results/figure1-lenet",
     "front": "python recipes/front.py recipes/front.toml --data ../shared/data",
     "times": "python recipes/front.py recipes/front.toml --times",
