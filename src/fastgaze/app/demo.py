@@ -64,7 +64,7 @@ def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[R
     figures = "\n".join(_figure(row) for row in rows)
     gflop = predictor.card.gflop(predictor.card.working_size(rows[0].gaze.size))
     page = _PAGE.substitute(model=escape(predictor.name), gflop=f"{gflop:.2f}", ratio=RATIO, figures=figures)
-    (out / "index.html").write_text(page)
+    (out / "index.html").write_text(page, encoding="utf-8")
     return rows
 
 

@@ -20,12 +20,12 @@ from fastgaze.app.cli import (
     evaluate,
     export,
     info,
-    own,
     predict,
     roi,
     serve,
     train,
     video,
+    workshop,
     zoo,
 )
 from fastgaze.errors import FastGazeError
@@ -37,26 +37,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("predict")(predict.predict)
-app.command("crop")(crop.crop)
-app.command("models")(zoo.models)
-app.command("info")(info.info)
-app.command("bench")(bench.bench)
-app.command("export")(export.export)
-app.command("demo")(demo.demo)
-app.add_typer(data.app, name="data")
-app.command("evaluate")(evaluate.evaluate)
-app.command("submit")(evaluate.submit)
-app.command("train")(own.train)
-app.command("teacher")(train.teacher)
-app.command("distill")(train.distill)
-app.command("prune")(train.prune)
-app.command("narrow")(train.narrow)
-app.command("sweep")(train.sweep)
-app.command("serve")(serve.serve)
-app.command("video")(video.video)
-app.command("roi")(roi.roi)
-app.command("batch")(batch.batch)
+PICTURES, SCALE, SCORES, WORKSHOP = "Pictures", "Video, batches, server", "Models, data, scores", "Workshop"
+app.command("predict", rich_help_panel=PICTURES)(predict.predict)
+app.command("crop", rich_help_panel=PICTURES)(crop.crop)
+app.command("demo", rich_help_panel=PICTURES)(demo.demo)
+app.command("serve", rich_help_panel=SCALE)(serve.serve)
+app.command("video", rich_help_panel=SCALE)(video.video)
+app.command("roi", rich_help_panel=SCALE)(roi.roi)
+app.command("batch", rich_help_panel=SCALE)(batch.batch)
+app.command("models", rich_help_panel=SCORES)(zoo.models)
+app.command("info", rich_help_panel=SCORES)(info.info)
+app.command("bench", rich_help_panel=SCORES)(bench.bench)
+app.add_typer(data.app, name="data", rich_help_panel=SCORES)
+app.command("evaluate", rich_help_panel=SCORES)(evaluate.evaluate)
+app.command("submit", rich_help_panel=SCORES)(evaluate.submit)
+app.command("train", rich_help_panel=WORKSHOP)(train.train)
+app.command("teacher", rich_help_panel=WORKSHOP)(workshop.teacher)
+app.command("distill", rich_help_panel=WORKSHOP)(workshop.distill)
+app.command("prune", rich_help_panel=WORKSHOP)(workshop.prune)
+app.command("narrow", rich_help_panel=WORKSHOP)(workshop.narrow)
+app.command("sweep", rich_help_panel=WORKSHOP)(workshop.sweep)
+app.command("export", rich_help_panel=WORKSHOP)(export.export)
 
 
 def _print_version(wanted: bool) -> None:

@@ -65,7 +65,7 @@ def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, 
 
 
 def _images(folder: Path) -> list[Path]:
-    from fastgaze.app.cli.pictures import SUFFIXES
+    from fastgaze.runtime.suffixes import SUFFIXES
 
     if not folder.is_dir():
         raise ArgumentError(f"--calibrate {folder} is no folder of images")

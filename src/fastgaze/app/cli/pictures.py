@@ -14,12 +14,11 @@ import typer
 
 from fastgaze.app.cli.common import progress
 from fastgaze.errors import ArgumentError, FastGazeError
+from fastgaze.runtime.suffixes import SUFFIXES
 
 if TYPE_CHECKING:
     from fastgaze.runtime.predictor import CenterBias, Predictor
 
-_NAMES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pnm", "avif", "jp2", "ico")
-SUFFIXES = frozenset(f".{name}" for name in _NAMES)
 MARK = ".gaze"
 STDIN = "-"
 

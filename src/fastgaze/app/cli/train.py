@@ -1,181 +1,84 @@
-"""``fastgaze teacher``, ``distill``, ``prune``: the workshop. Every verb goes on where it was."""
+"""``fastgaze train``: a network for a user's own fixations, without a teacher and without a configuration file."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from fastgaze.app.cli.common import err, out, print_json, progress
+from fastgaze.app.cli.common import err, parse_size
+from fastgaze.app.cli.workshop import Json, Out, print_result, training_bar
 from fastgaze.errors import ArgumentError, require
 
 if TYPE_CHECKING:
-    from fastgaze.training.config import Config
+    from fastgaze.training.own import OwnSettings
 
-ConfigFile = Annotated[Path, typer.Option("--config", help="Settings of the run, a TOML file.")]
-Start = Annotated[Path, typer.Option("--start", help="Checkpoint to start from.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the run; one that exists is gone on with.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+# Fine-tuning starts near a good place; a new readout on a pretrained trunk does not.
+_TUNING, _FRESH = 0.0002, 0.001
 
 
-def teacher(config: ConfigFile, json: Json = False) -> None:
-    """Train the DeepGaze II ensemble and write its maps of the large set."""
-    settings = _read(config)
-    from fastgaze.training.stages import teacher_file, train_teacher
-
-    with processes(), training_bar("teacher") as report:
-        train_teacher(settings, err.print, report)
-    print_result({"teacher": str(teacher_file(settings.workshop))}, json)
-
-
-def distill(
-    config: ConfigFile,
+def train(
+    data: Annotated[Path, typer.Option(help="Folder with images and fixations.")],
     out_folder: Out,
-    start: Annotated[Path | None, typer.Option("--start", help="Fine-tune this checkpoint.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the number in the settings.")] = None,
-    json: Json = False,
-) -> None:
-    """Train a student on the teacher's maps: a new one, or fine-tune a checkpoint."""
-    settings = _read(config)
-    from fastgaze.training.stages import distill_student, tune_student
-
-    if steps is not None:
-        settings = settings.with_steps(steps)
-
-    with processes(), training_bar(out_folder.name) as report:
-        if start is None:
-            result = distill_student(settings, out_folder, err.print, report)
-        else:
-            result = tune_student(settings, start, out_folder, err.print, report)
-    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
-    print_result(facts, json)
-
-
-def prune(
-    config: ConfigFile,
-    start: Start,
-    out_folder: Out,
-    objective: Annotated[
-        Literal["beta*", "beta", "none"] | None, typer.Option(help="Instead of the one in the settings.")
+    start: Annotated[
+        str | None, typer.Option(help="Network to fine-tune: a checkpoint, an .onnx file or a bundled name.")
     ] = None,
-    frozen_cost: Annotated[
-        bool, typer.Option("--frozen-cost", help="Costs of the unpruned network throughout, as Molchanov et al.")
-    ] = False,
+    architecture: Annotated[
+        str | None, typer.Option(help="Without --start: fastgaze or densegaze, from a backbone.")
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="File or name of the backbone's weights.")] = None,
+    format: Annotated[str, typer.Option(help="Layout of the data; `fastgaze data formats` lists them.")] = "auto",
+    steps: Annotated[int, typer.Option(min=1, help="Training steps at most.")] = 2000,
+    learning_rate: Annotated[
+        float | None, typer.Option(help=f"At the start; default {_TUNING} with --start, else {_FRESH}.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images a step.")] = 8,
+    size: Annotated[str, typer.Option(help="HEIGHTxWIDTH; images are scaled to its area at their own shape.")] = (
+        "240x320"
+    ),
+    validation_share: Annotated[float, typer.Option(help="Share of the images to stop on.")] = 0.1,
+    prune_to: Annotated[float, typer.Option(min=0, help="GFLOP at 640x480 to prune down to first; 0: no pruning.")] = 0,
     json: Json = False,
 ) -> None:
-    """Fisher pruning of a student while it trains; keeps a snapshot at every mark of cost."""
-    settings = _read(config)
-    if objective is not None:
-        settings = replace(settings, prune=replace(settings.prune, objective=objective))
-    if frozen_cost:
-        settings = replace(settings, prune=replace(settings.prune, frozen_cost=True))
-    from fastgaze.pruning import Removal
-    from fastgaze.training.stages import prune_student
-
-    def report(removal: Removal) -> None:
-        cost = f"{removal.cost / 1e9:.2f} GFLOP" if settings.prune.cost == "flops" else f"{removal.cost:.2f} ms"
-        err.print(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
-
-    snapshots = prune_student(settings, start, out_folder, report=report)
-    print_result({"snapshots": [str(path) for path in snapshots]}, json)
-
-
-def narrow(
-    config: ConfigFile,
-    start: Start,
-    widths: Annotated[str, typer.Option(help="Maps of every trunk layer in order, such as 16,16,16,32,32,48,48,64.")],
-    readout: Annotated[str, typer.Option(help="Maps of the hidden readout layers, such as 30,16,2.")],
-    out_file: Annotated[Path, typer.Option("--out", help="Checkpoint to write.")],
-    json: Json = False,
-) -> None:
-    """Bring a FastGaze checkpoint to given widths, such as an engine's blocks; the least important maps go."""
-    settings = _read(config)
-    from fastgaze.models.cost import flops
-    from fastgaze.training.stages import narrow_student
-
-    spec = narrow_student(settings, start, _integers(widths), _integers(readout), out_file)
-    print_result({"checkpoint": str(out_file), "gflop": flops(spec, (480, 640)) / 1e9}, json)
-
-
-def _integers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ArgumentError(f"{text!r} is no list of whole numbers such as 16,16,32") from error
-
-
-def sweep(
-    config: ConfigFile,
-    start: Start,
-    out_folder: Out,
-    trials: Annotated[int, typer.Option(help="Finished trials that the study shall have in all.")] = 20,
-    study: Annotated[str, typer.Option(help="Name of the study.")] = "sweep",
-    storage: Annotated[
-        str, typer.Option(help="Database URL; postgresql://... lets many machines work on one study.")
-    ] = "",
-    json: Json = False,
-) -> None:
-    """Random search over beta and the number of pruned maps; several workers may share one study."""
-    settings = _read(config)
-    from fastgaze.evaluation.figures import pareto_figure
-    from fastgaze.training.sweep import Point, SweepSettings, pareto, run_sweep, student_trial, summary
-
-    out_folder.mkdir(parents=True, exist_ok=True)
-
-    def report(point: Point) -> None:
-        err.print(f"trial {point.number}: beta {point.beta:.2g}, {point.gflop:.2f} GFLOP, loss {point.loss:.4f}")
-
-    trial, maps = student_trial(settings, start)
-    url = storage or f"sqlite:///{out_folder.resolve() / 'study.db'}"
-    found = run_sweep(trial, maps, settings.prune, SweepSettings(), url, study, trials, out_folder, report)
-    front = {point.number for point in pareto(found)}
-    pareto_figure([(p.gflop, p.loss, p.objective) for p in found], out_folder / "pareto.png")
-    if json:
-        print_json(summary(found))
-        return
-    table = Table("trial", "beta", "removed maps", "GFLOP", "loss", "Pareto")
-    for p in found:
-        cells = (str(p.number), f"{p.beta:.2g}", str(p.removed), f"{p.gflop:.2f}", f"{p.loss:.4f}")
-        table.add_row(*cells, "yes" if p.number in front else "")
-    out.print(table)
-
-
-def _read(path: Path) -> "Config":
+    """Train on your own fixations: fine-tune a network, or start from a backbone."""
+    if (start is None) == (architecture is None):
+        raise ArgumentError("give one of --start NETWORK and --architecture NAME --backbone FILE, to start from")
+    if (architecture is None) != (backbone is None):
+        raise ArgumentError("--architecture and --backbone go together: a network starts from pretrained weights")
     require("torch", "train")
-    from fastgaze.training.config import read_config
+    require("safetensors", "train")
+    from fastgaze.data import formats
+    from fastgaze.pruning import Removal
+    from fastgaze.training.own import Start, train_own
 
-    return read_config(path)
+    begin = Start(start) if architecture is None else Start(None, architecture, str(backbone))
+    rate = learning_rate or (_FRESH if start is None else _TUNING)
+    settings = _settings(begin.network is None, steps, rate, batch, parse_size(size), validation_share, prune_to)
 
+    def on_removal(removal: Removal) -> None:
+        err.print(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
 
-@contextmanager
-def processes() -> Iterator[None]:
-    """Join the other processes of ``torchrun``, if there are any."""
-    from fastgaze.training import distributed
-
-    distributed.start()
-    try:
-        yield
-    finally:
-        distributed.stop()
-
-
-@contextmanager
-def training_bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
-    """A progress bar; what it gives is called with step, steps and loss."""
-    with progress() as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda step, steps, loss: bar.update(
-            task, completed=step, total=steps, description=f"{what}  loss {loss:.3f}"
-        )
+    fixations = formats.load(format, data)
+    with training_bar(out_folder.name) as report:
+        result = train_own(fixations, data.name, begin, settings, out_folder, err.print, report, on_removal)
+    facts = {key: getattr(result, key) for key in ("best_step", "loss", "start_loss", "center_bias_loss", "gflop")}
+    print_result({"checkpoint": str(result.checkpoint), **facts}, json)
+    if result.loss >= min(result.start_loss, result.center_bias_loss):
+        err.print("training did not help: the start or the centre bias alone predicts the validation images better")
 
 
-def print_result(facts: dict[str, object], json: bool) -> None:
-    """Facts as JSON, or one a line."""
-    if json:
-        print_json(facts)
-    else:
-        for key, value in facts.items():
-            out.print(f"{key}: {value}")
+def _settings(
+    fresh: bool, steps: int, rate: float, batch: int, size: tuple[int, int], share: float, prune_to: float
+) -> "OwnSettings":
+    from fastgaze.training.fit import FitSettings
+    from fastgaze.training.own import OwnSettings
+
+    fit = FitSettings(
+        steps=steps,
+        batch=batch,
+        learning_rate=rate,
+        trunk_rate=0.1 if fresh else 1.0,
+        warmup=min(50, steps // 10),
+        validate_every=max(steps // 20, 1),
+        average=0.98,
+    )
+    return OwnSettings(size, share, prune_to, fit)

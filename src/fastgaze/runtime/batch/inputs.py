@@ -4,8 +4,8 @@ from typing import Any
 
 from fastgaze.errors import DataError, require
 from fastgaze.runtime.batch.store import full_name, split_url
+from fastgaze.runtime.suffixes import SUFFIXES
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".avif", ".jp2", ".ico", ".tga")
 LISTS = (".txt", ".lst")
 COLUMN = "path"
 

@@ -1,0 +1,181 @@
+"""``fastgaze teacher``, ``distill``, ``prune``: the workshop. Every verb goes on where it was."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from fastgaze.app.cli.common import err, out, print_json, progress
+from fastgaze.errors import ArgumentError, require
+
+if TYPE_CHECKING:
+    from fastgaze.training.config import Config
+
+ConfigFile = Annotated[Path, typer.Option("--config", help="Settings of the run, a TOML file.")]
+Start = Annotated[Path, typer.Option("--start", help="Checkpoint to start from.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the run; one that exists is gone on with.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def teacher(config: ConfigFile, json: Json = False) -> None:
+    """Train the DeepGaze II ensemble and write its maps of the large set."""
+    settings = _read(config)
+    from fastgaze.training.stages import teacher_file, train_teacher
+
+    with processes(), training_bar("teacher") as report:
+        train_teacher(settings, err.print, report)
+    print_result({"teacher": str(teacher_file(settings.workshop))}, json)
+
+
+def distill(
+    config: ConfigFile,
+    out_folder: Out,
+    start: Annotated[Path | None, typer.Option("--start", help="Fine-tune this checkpoint.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the number in the settings.")] = None,
+    json: Json = False,
+) -> None:
+    """Train a student on the teacher's maps: a new one, or fine-tune a checkpoint."""
+    settings = _read(config)
+    from fastgaze.training.stages import distill_student, tune_student
+
+    if steps is not None:
+        settings = settings.with_steps(steps)
+
+    with processes(), training_bar(out_folder.name) as report:
+        if start is None:
+            result = distill_student(settings, out_folder, err.print, report)
+        else:
+            result = tune_student(settings, start, out_folder, err.print, report)
+    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
+    print_result(facts, json)
+
+
+def prune(
+    config: ConfigFile,
+    start: Start,
+    out_folder: Out,
+    objective: Annotated[
+        Literal["beta*", "beta", "none"] | None, typer.Option(help="Instead of the one in the settings.")
+    ] = None,
+    frozen_cost: Annotated[
+        bool, typer.Option("--frozen-cost", help="Costs of the unpruned network throughout, as Molchanov et al.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Fisher pruning of a student while it trains; keeps a snapshot at every mark of cost."""
+    settings = _read(config)
+    if objective is not None:
+        settings = replace(settings, prune=replace(settings.prune, objective=objective))
+    if frozen_cost:
+        settings = replace(settings, prune=replace(settings.prune, frozen_cost=True))
+    from fastgaze.pruning import Removal
+    from fastgaze.training.stages import prune_student
+
+    def report(removal: Removal) -> None:
+        cost = f"{removal.cost / 1e9:.2f} GFLOP" if settings.prune.cost == "flops" else f"{removal.cost:.2f} ms"
+        err.print(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
+
+    snapshots = prune_student(settings, start, out_folder, report=report)
+    print_result({"snapshots": [str(path) for path in snapshots]}, json)
+
+
+def narrow(
+    config: ConfigFile,
+    start: Start,
+    widths: Annotated[str, typer.Option(help="Maps of every trunk layer in order, such as 16,16,16,32,32,48,48,64.")],
+    readout: Annotated[str, typer.Option(help="Maps of the hidden readout layers, such as 30,16,2.")],
+    out_file: Annotated[Path, typer.Option("--out", help="Checkpoint to write.")],
+    json: Json = False,
+) -> None:
+    """Bring a FastGaze checkpoint to given widths, such as an engine's blocks; the least important maps go."""
+    settings = _read(config)
+    from fastgaze.models.cost import flops
+    from fastgaze.training.stages import narrow_student
+
+    spec = narrow_student(settings, start, _integers(widths), _integers(readout), out_file)
+    print_result({"checkpoint": str(out_file), "gflop": flops(spec, (480, 640)) / 1e9}, json)
+
+
+def _integers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ArgumentError(f"{text!r} is no list of whole numbers such as 16,16,32") from error
+
+
+def sweep(
+    config: ConfigFile,
+    start: Start,
+    out_folder: Out,
+    trials: Annotated[int, typer.Option(help="Finished trials that the study shall have in all.")] = 20,
+    study: Annotated[str, typer.Option(help="Name of the study.")] = "sweep",
+    storage: Annotated[
+        str, typer.Option(help="Database URL; postgresql://... lets many machines work on one study.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Random search over beta and the number of pruned maps; several workers may share one study."""
+    settings = _read(config)
+    from fastgaze.evaluation.figures import pareto_figure
+    from fastgaze.training.sweep import Point, SweepSettings, pareto, run_sweep, student_trial, summary
+
+    out_folder.mkdir(parents=True, exist_ok=True)
+
+    def report(point: Point) -> None:
+        err.print(f"trial {point.number}: beta {point.beta:.2g}, {point.gflop:.2f} GFLOP, loss {point.loss:.4f}")
+
+    trial, maps = student_trial(settings, start)
+    url = storage or f"sqlite:///{out_folder.resolve() / 'study.db'}"
+    found = run_sweep(trial, maps, settings.prune, SweepSettings(), url, study, trials, out_folder, report)
+    front = {point.number for point in pareto(found)}
+    pareto_figure([(p.gflop, p.loss, p.objective) for p in found], out_folder / "pareto.png")
+    if json:
+        print_json(summary(found))
+        return
+    table = Table("trial", "beta", "removed maps", "GFLOP", "loss", "Pareto")
+    for p in found:
+        cells = (str(p.number), f"{p.beta:.2g}", str(p.removed), f"{p.gflop:.2f}", f"{p.loss:.4f}")
+        table.add_row(*cells, "yes" if p.number in front else "")
+    out.print(table)
+
+
+def _read(path: Path) -> "Config":
+    require("torch", "train")
+    from fastgaze.training.config import read_config
+
+    return read_config(path)
+
+
+@contextmanager
+def processes() -> Iterator[None]:
+    """Join the other processes of ``torchrun``, if there are any."""
+    from fastgaze.training import distributed
+
+    distributed.start()
+    try:
+        yield
+    finally:
+        distributed.stop()
+
+
+@contextmanager
+def training_bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
+    """A progress bar; what it gives is called with step, steps and loss."""
+    with progress() as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda step, steps, loss: bar.update(
+            task, completed=step, total=steps, description=f"{what}  loss {loss:.3f}"
+        )
+
+
+def print_result(facts: dict[str, object], json: bool) -> None:
+    """Facts as JSON, or one a line."""
+    if json:
+        print_json(facts)
+    else:
+        for key, value in facts.items():
+            out.print(f"{key}: {value}")
