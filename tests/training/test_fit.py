@@ -42,6 +42,16 @@ def test_a_run_learns_and_keeps_the_best_parameters(tmp_path: Path) -> None:
     assert len(rows) == 1 + 12
 
 
+def test_scaled_images_reach_the_network_smaller_and_are_scored_on_the_same_grid() -> None:
+    seen: list[tuple[int, ...]] = []
+    model, validation = tiny_model(), source(4, seed=9)
+    model.trunk.register_forward_pre_hook(lambda _, inputs: seen.append(tuple(inputs[0].shape[-2:])))
+    height, width = validation.inputs.shape[1:3]
+    whole, half = validate(model, validation, "fp32"), validate(model, validation, "fp32", scale=0.5)
+    assert seen == [(height, width), (height // 2, width // 2)]
+    assert half == pytest.approx(whole, abs=0.5)
+
+
 @pytest.mark.parametrize(
     "settings", [QUICK, replace(QUICK, optimizer="sgd", average=0.9), replace(QUICK, precision="bf16")]
 )

@@ -157,7 +157,7 @@ def test_pruned_snapshots_are_smaller_and_can_be_tuned(config: Config, tmp_path:
     widths = [sum(map(sum, load_checkpoint(path)[0].spec.trunk.blocks)) for path in snapshots]  # type: ignore
     assert len(snapshots) == 2
     assert sum((4, 6, 6, 8, 8)) > widths[0] > widths[1]
-    result = tune_student(config.with_steps(3), snapshots[-1], tmp_path / "tuned", say=lambda _: None)
+    result = tune_student(config.with_fit(steps=3), snapshots[-1], tmp_path / "tuned", say=lambda _: None)
     assert result.step == 3
     tuned, record = load_checkpoint(tmp_path / "tuned" / "best.safetensors")
     assert tuned.spec == load_checkpoint(snapshots[-1])[0].spec

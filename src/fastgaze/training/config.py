@@ -61,10 +61,14 @@ class Config:
     prune: PruneSettings = field(default_factory=lambda: PruneSettings(marks=(10.7, 3.0, 1.3, 0.9)))
     tune: TuneSettings = field(default_factory=TuneSettings)
 
-    def with_steps(self, steps: int) -> "Config":
-        """The same with another number of steps for students, new ones and those that are fine-tuned."""
-        student = replace(self.student, fit=replace(self.student.fit, steps=steps))
-        return replace(self, student=student, tune=replace(self.tune, fit=replace(self.tune.fit, steps=steps)))
+    def with_fit(self, steps: int | None = None, scale: float | None = None) -> "Config":
+        """The same with other settings for students, new ones and those that are fine-tuned."""
+
+        def changed(fit: FitSettings) -> FitSettings:
+            return replace(fit, steps=steps or fit.steps, scale=scale or fit.scale)
+
+        student = replace(self.student, fit=changed(self.student.fit))
+        return replace(self, student=student, tune=replace(self.tune, fit=changed(self.tune.fit)))
 
 
 def read_config(path: Path) -> Config:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fastgaze.errors import ArgumentError
+from fastgaze.models.spec import STRIDE
 from fastgaze.training.distributed import rank, world_size
 from fastgaze.training.logs import RunLog
 from fastgaze.training.prepare import channels_last
@@ -35,6 +36,7 @@ class FitSettings:
     validate_every, patience: in steps, and validations without improvement before the run stops.
     precision: ``bf16`` autocast, or ``fp32``.
     flips: mirror half of the images.
+    scale: of the images' sides before the network sees them, for a model that shall work at a smaller size.
     average: decay of the running mean of parameters that is validated and kept; 0 keeps the parameters themselves.
     save_seconds: time between two states to go on from.
     """
@@ -52,6 +54,7 @@ class FitSettings:
     patience: int = 20
     precision: Literal["bf16", "fp32"] = "bf16"
     flips: bool = True
+    scale: float = 1.0
     average: float = 0.0
     seed: int = 0
     save_seconds: float = 120.0
@@ -79,22 +82,36 @@ def cross_entropy(log_density: Tensor, targets: Tensor) -> Tensor:
     return -(targets * log_density).sum(dim=(1, 2))
 
 
-def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16") -> Tensor:
-    """Cross-entropy of each image of a batch (N,), in nats per fixation on the loss grid."""
+def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16", scale: float = 1.0) -> Tensor:
+    """Cross-entropy of each image of a batch (N,), in nats per fixation on the loss grid; ``scale`` as in settings."""
     place = device()
     inputs = batch.inputs.to(place, memory_format=torch.channels_last)
+    if scale != 1:
+        inputs = nn.functional.interpolate(inputs, scaled(inputs.shape, scale), mode="bilinear", antialias=True)
     reduced = torch.autocast(place.type, torch.bfloat16) if precision == "bf16" else nullcontext()
     with reduced:
         log_density = model(inputs, size=batch.grid, center_bias=batch.center_bias.to(place))
     return cross_entropy(log_density, batch.targets.to(place))
 
 
+def scaled(shape: Sequence[int], scale: float) -> tuple[int, int]:
+    """(height, width) of images (..., H, W) after scaling, the multiple of the stride that is nearest."""
+    height, width = (max(round(side * scale / STRIDE), 1) * STRIDE for side in shape[-2:])
+    return height, width
+
+
 @torch.no_grad()
-def validate(model: nn.Module, source: Source | Sequence[Source], precision: str = "bf16", batch: int = 16) -> float:
+def validate(
+    model: nn.Module,
+    source: Source | Sequence[Source],
+    precision: str = "bf16",
+    batch: int = 16,
+    scale: float = 1.0,
+) -> float:
     """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid."""
     model.eval()
     sources = [source] if isinstance(source, Source) else source
-    losses = [per_image_loss(model, part, precision) for one in sources for part in in_order(one, batch)]
+    losses = [per_image_loss(model, part, precision, scale) for one in sources for part in in_order(one, batch)]
     return float(torch.cat(losses).double().mean())
 
 
@@ -180,7 +197,7 @@ class Fit:
         train_mode(self.model)
         for group in self._optimizer.param_groups:
             group["lr"] = rate * group["factor"]
-        loss = per_image_loss(wrapped, batch, self.settings.precision).mean()
+        loss = per_image_loss(wrapped, batch, self.settings.precision, self.settings.scale).mean()
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
@@ -194,7 +211,7 @@ class Fit:
         current = {name: parameter.detach().clone() for name, parameter in self._trained()}
         candidate = self._mean or current
         self.model.load_state_dict(candidate, strict=False)
-        loss = validate(self.model, self.validation, self.settings.precision)
+        loss = validate(self.model, self.validation, self.settings.precision, scale=self.settings.scale)
         if loss < self.best_loss:
             self.best_loss, self.best_step, self._bad = loss, self.step, 0
             self._best = {name: tensor.clone() for name, tensor in candidate.items()}

@@ -36,14 +36,15 @@ def distill(
     out_folder: Out,
     start: Annotated[Path | None, typer.Option("--start", help="Fine-tune this checkpoint.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the number in the settings.")] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(min=0.1, max=1.0, help="Of the images' sides, for a model that shall work at a smaller size."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Train a student on the teacher's maps: a new one, or fine-tune a checkpoint."""
-    settings = _read(config)
+    settings = _read(config).with_fit(steps, scale)
     from fastgaze.training.stages import distill_student, tune_student
-
-    if steps is not None:
-        settings = settings.with_steps(steps)
 
     with processes(), training_bar(out_folder.name) as report:
         if start is None:
