@@ -22,19 +22,20 @@ $fastgaze distill --config "$config" --out "$runs/fastgaze"
 $fastgaze prune --config "$config" --start "$runs/fastgaze/best.safetensors" --out "$runs/pruned"
 
 # 4. Widths that fit the engine's blocks of 16 channels, fine-tuning, export.
-#    name : snapshot to start from : steps : maps of the trunk's layers : maps of the readout's
+#    name : snapshot to start from : steps : sides relative to 240x320 : maps of the trunk's layers : maps of the readout's
 case $scale in
-  tiny) students="tiny:8:20:4,4,4,4,4,4,4,4:4,4,2" ;;
-  *)    students="fastgaze-l:40:5000:32,48,64,96,128,160,144,256:32,16,2
-                  fastgaze-m:10:20000:16,32,32,48,64,64,80,112:30,16,2
-                  fastgaze-s:10:20000:16,16,16,32,32,48,48,64:30,16,2
-                  fastgaze-xs:10:7000:16,16,16,16,16,16,32,48:16,16,2" ;;
+  tiny) students="tiny:8:20:1.0:4,4,4,4,4,4,4,4:4,4,2" ;;
+  *)    students="fastgaze-l:40:7500:1.0:32,48,64,96,128,160,144,256:32,16,2
+                  fastgaze-m:10:16000:0.95:16,32,32,48,64,64,80,112:30,16,2
+                  fastgaze-s:10:20000:0.85:16,16,16,32,32,48,48,64:30,16,2
+                  fastgaze-xs:10:15000:0.65:16,16,16,16,16,16,32,48:16,16,2" ;;
 esac
 for student in $students; do
-  IFS=: read -r name mark steps widths readout <<< "$student"
+  IFS=: read -r name mark steps sides widths readout <<< "$student"
   $fastgaze narrow --config "$config" --start "$runs/pruned/$mark.safetensors" \
     --widths "$widths" --readout "$readout" --out "$runs/narrow/$name.safetensors"
-  $fastgaze distill --config "$config" --start "$runs/narrow/$name.safetensors" --steps "$steps" --out "$runs/$name"
+  $fastgaze distill --config "$config" --start "$runs/narrow/$name.safetensors" --out "$runs/$name" \
+    --steps "$steps" --scale "$sides"
   $fastgaze export "$runs/$name/best.safetensors" --out "$runs/$name/model.onnx" --name "$name"
 done
 

@@ -2,8 +2,8 @@
 
     python recipes/teacher_scores.py recipes/full.toml --json docs/results/teacher.json
 
-Works on the trunk's stored features, at the workshop's size; CAT2000, which has none, goes through the whole network
-at the size that the shipped models would choose. Tuebingen protocol, each set's own centre bias.
+Works on the trunk's stored features, at the workshop's size (`recipes/front.py` has CAT2000, which is never stored).
+Tuebingen protocol, each set's own centre bias.
 "out of fold": every image that was trained on is scored by the one readout that was stopped on it, not trained on it.
 Written after each row; a run that was stopped goes on with the rows that are missing.
 """
@@ -20,12 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastgaze.data.fixations import FixationSet, Size, held_out
-from fastgaze.data.images import image_size
-from fastgaze.evaluation.adapters import open_model
 from fastgaze.evaluation.evaluate import CenterBias, Evaluation, evaluate
 from fastgaze.models import GazeModel, load_checkpoint
 from fastgaze.models.ensemble import GazeEnsemble, Head
-from fastgaze.runtime.metadata import WorkingSize
 from fastgaze.training.config import read_config
 from fastgaze.training.features import Features, open_features, restore_taps
 from fastgaze.training.teacher import fold_of
@@ -104,13 +101,6 @@ def rows(workshop: Workshop) -> Iterator[tuple[str, str, Callable[[], Evaluation
         yield "out of fold", name, stored(name, teacher.out_of_fold(data), np.flatnonzero(~kept))
         yield "one readout", f"{name}, held out", stored(name, teacher.before, np.flatnonzero(kept))
         yield "ensemble", f"{name}, held out", stored(name, teacher.after, np.flatnonzero(kept))
-    yield "ensemble", "cat2000", lambda: _whole(workshop)
-
-
-def _whole(workshop: Workshop) -> Evaluation:
-    data = workshop.load("cat2000")
-    model = open_model([str(workshop.runs / "teacher" / "ensemble.safetensors")])
-    return evaluate(model, data, size=WorkingSize()(image_size(data.paths[0])))
 
 
 def main() -> None:
