@@ -58,9 +58,7 @@ for kind in "star:" "none:--objective none" "frozen:--frozen-cost"; do
   name=${kind%%:*}
   # shellcheck disable=SC2086  # options are words
   $fastgaze prune --config "$compare" --start "$runs/fastgaze/best.safetensors" --out "$runs/front/$name" ${kind#*:}
-  for mark in 10 5; do
-    $fastgaze distill --config "$compare" --start "$runs/front/$name/$mark.safetensors" --out "$runs/front/$name-$mark"
-  done
+  $fastgaze distill --config "$compare" --start "$runs/front/$name/10.safetensors" --out "$runs/front/$name-10"
 done
 
 # 8. Into the package, with the scores of the files as they ship; then README, model cards and the report.
