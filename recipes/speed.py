@@ -55,11 +55,8 @@ class Row:
     gflop: float
     run: Callable[[], Marks]
     predictor: Predictor | None = None
-
-    @property
-    def own_size(self) -> bool:
-        """Whether the network works at the size that the model chooses itself."""
-        return self.predictor is not None and self.predictor.card.working_size(SIZE) == self.network_size
+    own_size: bool = False
+    """Whether the network works at the size that the model chooses itself."""
 
 
 def deepgaze2(checkpoint: Path) -> Row:
@@ -92,18 +89,20 @@ def bundled(picture: Pixels) -> list[Row]:
                     continue
                 predictor = load(name, engine, threads=1)
                 shown = "bf16" if engine == "openvino-bf16" else precision
-                rows.append(_bundled(predictor if fed is None else at_size(predictor, fed), engine, shown, picture))
+                rows.append(_bundled(predictor, fed, engine, shown, picture))
     return rows
 
 
-def _bundled(predictor: Predictor, engine: str, precision: str, picture: Pixels) -> Row:
+def _bundled(own: Predictor, fed: tuple[int, int] | None, engine: str, precision: str, picture: Pixels) -> Row:
+    predictor = own if fed is None else at_size(own, fed)
+
     def run() -> Marks:
         start, _, *marks = timed_prediction(predictor, picture)  # what an array needs before scaling is preparation
         return [start, *marks]
 
     working = predictor.card.working_size(SIZE)
     gflop = predictor.card.gflop(working)
-    return Row(predictor.name, engine.removesuffix("-bf16"), precision, working, gflop, run, predictor)
+    return Row(own.name, engine.removesuffix("-bf16"), precision, working, gflop, run, predictor, fed is None)
 
 
 def _openvino_engines() -> list[str]:
