@@ -47,14 +47,15 @@ def test_the_graph_is_plain(spec: GazeSpec, tmp_path: Path) -> None:
     ]
 
 
-def test_half_precision_storage_halves_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", [PLAIN, DENSE])
+def test_half_precision_storage_halves_the_file(spec: GazeSpec, tmp_path: Path) -> None:
     sizes = []
     for half in (True, False):
         path = tmp_path / f"{half}.onnx"
-        export_onnx(random_model(PLAIN), path, Facts("m"), half)
+        export_onnx(random_model(spec), path, Facts("m"), half)
         stored = sum(len(tensor.raw_data) for tensor in onnx.load(path).graph.initializer)
         sizes.append(stored)
-    assert sizes[0] < 0.55 * sizes[1]
+    assert sizes[0] < 0.56 * sizes[1]  # biases and the BatchNorms that stay are fp32
 
 
 def test_a_batch_gives_what_single_images_give(tmp_path: Path) -> None:

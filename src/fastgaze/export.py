@@ -160,11 +160,33 @@ def _sample(card: ModelCard, path: Path) -> Array:
 
 
 def _rounded(model: GazeModel) -> GazeModel:
-    """A copy whose convolution weights are float16 numbers, so that storing them so loses nothing."""
-    model = copy.deepcopy(model)
+    """A copy whose convolution weights are float16 numbers, so that storing them so loses nothing.
+
+    BatchNorm is folded before: folded later, by the exporter, it would scale the rounded weights.
+    """
+    model = _folded(model)
     for name, parameter in model.network.named_parameters():
         if name.endswith("weight") and parameter.dim() == 4:
             parameter.data = parameter.data.half().float()
+    return model
+
+
+def _folded(model: GazeModel) -> GazeModel:
+    """A copy in evaluation mode in which every BatchNorm that alone reads a convolution is part of it."""
+    from torch import fx, nn
+    from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+    model = copy.deepcopy(model).eval()
+    network = model.network
+    for node in fx.symbolic_trace(network).graph.nodes:
+        if node.op != "call_module" or not isinstance(norm := network.get_submodule(node.target), nn.BatchNorm2d):
+            continue
+        (before,) = node.all_input_nodes
+        if before.op != "call_module" or len(before.users) != 1:
+            continue
+        if isinstance(convolution := network.get_submodule(before.target), nn.Conv2d):
+            network.set_submodule(before.target, fuse_conv_bn_eval(convolution, norm))
+            network.set_submodule(node.target, nn.Identity())
     return model
 
 
@@ -213,8 +235,6 @@ def _store_half(graph: Any) -> None:
         if tensor.name not in weights:
             continue
         name, values = tensor.name, onnx.numpy_helper.to_array(tensor)
-        if not np.array_equal(values.astype(np.float16).astype(np.float32), values):
-            continue  # scaled by a folded BatchNorm: rounding would change the network
         tensor.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
         casts.append(onnx.helper.make_node("Cast", [f"{name}.half"], [name], to=onnx.TensorProto.FLOAT))
     nodes = list(graph.graph.node)

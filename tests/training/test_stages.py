@@ -11,13 +11,22 @@ from PIL import Image
 from fastgaze.data.fixations import from_lists
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.errors import ArgumentError
-from fastgaze.models import load_checkpoint, prunable_maps, save_checkpoint
+from fastgaze.models import create_model, load_checkpoint, prunable_maps, save_checkpoint
 from fastgaze.models.spec import VGGSpec
 from fastgaze.models.weights import cache_dir
 from fastgaze.training.config import Config, read_config
-from fastgaze.training.distill import Mixture, distillation_sources
+from fastgaze.training.distill import Mixture, distillation_sources, student_maps
+from fastgaze.training.fit import FitSettings
 from fastgaze.training.prune import PruneSettings, narrow_to, prune_while_training
-from fastgaze.training.stages import maps_file, prune_student, teacher_maps, train_teacher, tune_student
+from fastgaze.training.stages import (
+    map_large_set,
+    maps_file,
+    prune_student,
+    teacher_maps,
+    train_teacher,
+    tune_student,
+)
+from fastgaze.training.teacher import fit_folds, is_dead
 from fastgaze.training.workshop import mixed_targets
 from tests.training.helpers import TINY, bright_squares, source, tiny_model
 
@@ -53,6 +62,7 @@ def config(tmp_path: Path) -> Config:
     size = [64, 96]
     [teacher]
     members = 2
+    starts = 2
     large_share = 0.5
     fit = { steps = 6, validate_every = 3 }
     folds = { steps = 4, validate_every = 2 }
@@ -147,6 +157,49 @@ def _fake_maps(config: Config) -> None:
 def test_without_teacher_maps_a_student_says_what_to_run(config: Config) -> None:
     with pytest.raises(ArgumentError, match="fastgaze teacher"):
         teacher_maps(config.workshop)
+    with pytest.raises(ArgumentError, match=r"fastgaze maps .*runs/small"):
+        teacher_maps(config.workshop, ["small"])
+    with pytest.raises(ArgumentError, match="name at least one run"):
+        teacher_maps(config.workshop, [])
+
+
+def test_a_student_teaches_beside_the_ensemble_with_maps_that_know_no_left_and_right(config: Config) -> None:
+    _fake_maps(config)
+    small = config.workshop.runs / "small"
+    save_checkpoint(tiny_model(), small / "best.safetensors")
+    path = map_large_set(config, small)
+    assert path == maps_file(config.workshop, "small")
+    maps = np.load(path).astype(np.float64)
+    assert maps.shape == (24, 16, 24)
+    np.testing.assert_allclose(maps.mean(axis=(1, 2)), 1, rtol=1e-2)
+    both = teacher_maps(config.workshop, ["teacher", "small"])
+    np.testing.assert_allclose(both, (1 + maps) / 2, rtol=2e-3)
+    large = config.workshop.large
+    symmetric = replace(large, center_bias=np.zeros((4, 4), np.float32))
+    mirrored = replace(symmetric, images=np.ascontiguousarray(large.images[:, :, ::-1]))
+    plain, other = (np.concatenate(list(student_maps(tiny_model(), data))) for data in (symmetric, mirrored))
+    np.testing.assert_allclose(other[:, :, ::-1], plain, rtol=2e-2, atol=1e-3)
+
+
+def test_a_readout_whose_maps_are_all_zero_is_dead() -> None:
+    torch.manual_seed(0)
+    model = create_model("deepgaze2")
+    features = np.random.default_rng(0).standard_normal((4, 2048, 4, 6)).astype(np.float16)
+    assert not is_dead(model, features)
+    last = list(model.readout.parameters())[-2]
+    last.data.zero_()
+    assert is_dead(model, features)
+
+
+def test_folds_start_from_the_readouts_in_turn(tmp_path: Path) -> None:
+    first, second = create_model("deepgaze2"), create_model("deepgaze2")
+    squares = bright_squares(8, SIZE, seed=0)
+    features = np.zeros((8, 1, 1, 1), np.float16)
+    untrained = FitSettings(steps=0)
+    models = fit_folds([first, second], [(squares, features)], [], folds=3, settings=untrained, folder=tmp_path)
+    for model, start in zip(models, (first, second, first), strict=True):
+        for name, tensor in start.readout.state_dict().items():
+            assert torch.equal(model.readout.state_dict()[name], tensor), name
 
 
 def test_pruned_snapshots_are_smaller_and_can_be_tuned(config: Config, tmp_path: Path) -> None:

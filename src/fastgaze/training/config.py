@@ -23,11 +23,13 @@ from fastgaze.training.workshop import Workshop
 class TeacherSettings:
     """DeepGaze II in two stages.
 
+    starts: readouts trained on the large set from different random numbers; the members take turns to start from them.
     large_share: weight of the large set beside the eye-tracking sets in the second stage, so that it is not forgotten.
     """
 
     backbone: str = "vgg19"
     members: int = 10
+    starts: int = 1
     large_share: float = 0.0
     fit: FitSettings = field(default_factory=FitSettings)
     folds: FitSettings = field(default_factory=FitSettings)

@@ -2,8 +2,10 @@
 
 The large set brings many images, so that the trunk can be trained too. Its own fixations may be mixed into the
 teacher's maps: they know what the teacher missed, the teacher knows what a few hundred points left to chance.
+A student that passed its teacher can stand beside it, or in its place, for smaller ones.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ from fastgaze.models.checkpoint import save_checkpoint
 from fastgaze.models.factory import create_model
 from fastgaze.models.gaze import GazeModel
 from fastgaze.models.weights import load_backbone
-from fastgaze.training.fit import Fit, FitResult, FitSettings, Report
+from fastgaze.training.fit import Fit, FitResult, FitSettings, Report, device
+from fastgaze.training.prepare import PreparedSet, channels_last, normalise
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.workshop import Workshop, mixed_targets, weighted
 
@@ -28,10 +31,12 @@ class Mixture:
 
     eye_tracking: share of eye-tracking images, the paper's 0.1.
     teacher: in the large set, share of the teacher's map in the target; the rest are its own fixations.
+    teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their maps are averaged.
     """
 
     eye_tracking: float = 0.1
     teacher: float = 0.5
+    teachers: tuple[str, ...] = ("teacher",)
 
 
 def distillation_sources(workshop: Workshop, maps: NDArray[np.float16], mixture: Mixture) -> list[Source]:
@@ -41,6 +46,24 @@ def distillation_sources(workshop: Workshop, maps: NDArray[np.float16], mixture:
     cells = large.grid[0] * large.grid[1]
     taught = Source(large.name, large.images, targets, large.center_bias, 1 - mixture.eye_tracking, scale=1 / cells)
     return [taught, *weighted([fixation_source(data) for data in workshop.small], mixture.eye_tracking)]
+
+
+@torch.inference_mode()
+def student_maps(model: GazeModel, data: PreparedSet, batch: int = 8) -> Iterator[NDArray[np.float16]]:
+    """A student's density for every image on the loss grid, relative to uniform: parts of float16 (n, h, w), mean 1.
+
+    Each is the mean over the image and its mirror image, which no student predicts quite alike.
+    """
+    model = channels_last(model.to(device()).eval())
+    cells = data.grid[0] * data.grid[1]
+    bias = torch.from_numpy(data.center_bias).to(device())
+    for first in range(0, len(data), batch):
+        images = normalise(data.images[first : first + batch]).to(device())
+        with torch.autocast(device().type, torch.bfloat16):
+            plain = model(images, size=data.grid, center_bias=bias)
+            mirrored = model(images.flip(3), size=data.grid, center_bias=bias.flip(1)).flip(2)
+        # Densities of 1e-8 would underflow in float16; relative to uniform they do not.
+        yield ((plain.exp() + mirrored.exp()) * (cells / 2)).half().cpu().numpy()
 
 
 def new_student(workshop: Workshop, architecture: str, backbone: str | Path) -> tuple[GazeModel, dict[str, Any]]:

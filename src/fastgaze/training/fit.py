@@ -242,8 +242,10 @@ class Fit:
 
     def _resume(self, path: Path) -> None:
         tensors, facts = load_state(path)
-        if facts["settings"] != asdict(self.settings):
-            changed = sorted(k for k, v in asdict(self.settings).items() if facts["settings"].get(k) != v)
+        # A run of an older version lacks the settings that came later: it had their defaults.
+        then = asdict(FitSettings()) | facts["settings"]
+        if then != asdict(self.settings):
+            changed = sorted(k for k, v in asdict(self.settings).items() if then.get(k) != v)
             raise ArgumentError(
                 f"{self.folder} holds a run with other settings ({', '.join(changed)}); choose another folder"
             )

@@ -18,14 +18,14 @@ from fastgaze.models.gaze import GazeModel
 from fastgaze.models.spec import GazeSpec, VGGSpec
 from fastgaze.models.weights import load_backbone
 from fastgaze.pruning import Cost, Removal
-from fastgaze.training.config import Config
-from fastgaze.training.distill import Mixture, distillation_sources, fit_student, new_student
+from fastgaze.training.config import Config, TeacherSettings
+from fastgaze.training.distill import Mixture, distillation_sources, fit_student, new_student, student_maps
 from fastgaze.training.fit import FitResult, FitSettings, Report
 from fastgaze.training.latency import latency_cost
 from fastgaze.training.prepare import write_json
 from fastgaze.training.prune import narrow_to, prune_while_training, trace
-from fastgaze.training.stream import fixation_source
-from fastgaze.training.teacher import fit_folds, fit_readout, mean_maps, save_teacher
+from fastgaze.training.stream import Source, fixation_source
+from fastgaze.training.teacher import fit_folds, fit_readout, is_dead, mean_maps, save_teacher
 from fastgaze.training.workshop import Workshop
 
 Say = Callable[[str], None]
@@ -36,30 +36,28 @@ def teacher_file(workshop: Workshop) -> Path:
     return workshop.runs / "teacher" / "ensemble.safetensors"
 
 
-def maps_file(workshop: Workshop) -> Path:
-    """The ensemble's maps of the large set."""
-    return workshop.runs / "teacher" / f"maps-{len(workshop.large)}.npy"
+def maps_file(workshop: Workshop, run: str = "teacher") -> Path:
+    """A run's maps of the large set; ``teacher`` is the ensemble."""
+    return workshop.runs / run / f"maps-{len(workshop.large)}.npy"
 
 
 def train_teacher(config: Config, say: Say, report: Report | None = None) -> GazeEnsemble:
     """DeepGaze II on the large set, its ensemble on the folds of the eye-tracking sets, and the ensemble's maps."""
     workshop, settings, folder = config.workshop, config.teacher, config.workshop.runs / "teacher"
-    torch.manual_seed(0)
-    model = create_model("deepgaze2")
-    record = load_backbone(model.trunk, settings.backbone, workshop.sample())
-    model.requires_grad_(False)
-    model.readout.requires_grad_(True)
-    model.tail.requires_grad_(True)
-    _extract_all(workshop, model, say)
-    say("readout on the large set")
-    model.tail.center_bias.copy_(torch.from_numpy(workshop.large.center_bias))
+    trunk, record = _new_teacher(workshop, settings, seed=0)
+    _extract_all(workshop, trunk, say)
     features = workshop.features(None, workshop.pretraining)
     large = fixation_source(workshop.large, features=features)
-    validation = workshop.validation_source(model)
-    first = fit_readout(model, [large], validation, workshop.size, settings.fit, folder / "large", report)
-    record |= {"data": [workshop.pretraining], "fit": asdict(first), "settings": asdict(settings)}
-    save_checkpoint(model, folder / "single.safetensors", record)
-    say(f"validation loss {first.best_loss:.4f} at step {first.best_step}")
+    validation = workshop.validation_source(trunk)
+    starts = []
+    for number in range(settings.starts):
+        say(f"readout {number + 1} of {settings.starts} on the large set")
+        model, result = _large_readout(config, number, large, validation, folder, report)
+        say(f"validation loss {result.best_loss:.4f} at step {result.best_step}")
+        if number == 0:
+            facts = {"data": [workshop.pretraining], "fit": asdict(result), "settings": asdict(settings)}
+            save_checkpoint(model, folder / "single.safetensors", record | facts)
+        starts.append(model)
     extra = [replace(large, weight=settings.large_share)] if settings.large_share else []
     results: dict[int, FitResult] = {}
 
@@ -67,14 +65,47 @@ def train_teacher(config: Config, say: Say, report: Report | None = None) -> Gaz
         results[fold] = result
         say(f"fold {fold}: validation loss {result.best_loss:.4f} at step {result.best_step}")
 
-    pairs = workshop.small_features(model)
-    models = fit_folds(model, pairs, extra, settings.members, settings.folds, folder, fold_done)
-    record |= {"data": [workshop.pretraining, *workshop.eye_tracking]}
+    pairs = workshop.small_features(trunk)
+    models = fit_folds(starts, pairs, extra, settings.members, settings.folds, folder, fold_done)
+    record |= {"data": [workshop.pretraining, *workshop.eye_tracking], "settings": asdict(settings)}
     record |= {"folds": {str(fold): asdict(result) for fold, result in results.items()}}
     ensemble = save_teacher(models, teacher_file(workshop), record)
     say("maps of the large set")
     np.save(maps_file(workshop), mean_maps(ensemble, features, workshop.large))
     return ensemble
+
+
+def _large_readout(
+    config: Config, number: int, large: Source, validation: Source, folder: Path, report: Report | None
+) -> tuple[GazeModel, FitResult]:
+    """A readout trained on the large set. One that dies, as both maps of its narrow layer may, is begun anew."""
+    settings = config.teacher
+    for seed in range(number, _ATTEMPTS * settings.starts, settings.starts):
+        model, _ = _new_teacher(config.workshop, settings, seed)
+        place = folder / (f"large{seed}" if seed else "large")
+        fit = replace(settings.fit, seed=settings.fit.seed + seed)
+        result = fit_readout(model, [large], validation, config.workshop.size, fit, place, report)
+        if not is_dead(model, validation.inputs):
+            return model, result
+    raise ArgumentError(
+        f"{_ATTEMPTS} readouts in a row died: they predict the same for every image; "
+        f"lower teacher.fit.learning_rate = {settings.fit.learning_rate}"
+    )
+
+
+_ATTEMPTS = 4  # about one readout in six dies
+
+
+def _new_teacher(workshop: Workshop, settings: TeacherSettings, seed: int) -> tuple[GazeModel, dict[str, Any]]:
+    """DeepGaze II with a frozen trunk and a new readout, and the record of where its weights came from."""
+    torch.manual_seed(seed)
+    model = create_model("deepgaze2")
+    record = load_backbone(model.trunk, settings.backbone, workshop.sample())
+    model.requires_grad_(False)
+    model.readout.requires_grad_(True)
+    model.tail.requires_grad_(True)
+    model.tail.center_bias.copy_(torch.from_numpy(workshop.large.center_bias))
+    return model, record
 
 
 def _extract_all(workshop: Workshop, model: GazeModel, say: Say) -> None:
@@ -85,13 +116,34 @@ def _extract_all(workshop: Workshop, model: GazeModel, say: Say) -> None:
                 say(f"features of {name}: {done} of {total}")
 
 
-def teacher_maps(workshop: Workshop) -> NDArray[np.float16]:
-    """The ensemble's maps, float16 (n, h, w) relative to uniform."""
-    path = maps_file(workshop)
-    if not path.is_file():
-        raise ArgumentError(f"no teacher maps at {path}; train the teacher first: fastgaze teacher --config ...")
-    maps: NDArray[np.float16] = np.load(path)
-    return maps
+def teacher_maps(workshop: Workshop, runs: Sequence[str] = ("teacher",)) -> NDArray[np.float16]:
+    """The mean of the maps of one teacher or several, float16 (n, h, w) relative to uniform."""
+    if not runs:
+        raise ArgumentError("mixture: teachers is empty; name at least one run, such as 'teacher'")
+    for run in runs:
+        if not maps_file(workshop, run).is_file():
+            verb = "teacher --config ..." if run == "teacher" else f"maps {workshop.runs / run} --config ..."
+            raise ArgumentError(f"no teacher maps at {maps_file(workshop, run)}; first: fastgaze {verb}")
+    files = [np.load(maps_file(workshop, run), mmap_mode="r") for run in runs]
+    if len(files) == 1:
+        return np.array(files[0], np.float16)
+    return np.stack([np.mean([f[i] for f in files], axis=0, dtype=np.float32) for i in range(len(files[0]))]).astype(
+        np.float16
+    )
+
+
+def map_large_set(config: Config, run: Path, report: Callable[[int, int], None] | None = None) -> Path:
+    """Write the maps of a run's best student, from which others can learn; returns their file."""
+    workshop = config.workshop
+    model, _ = _load(run / "best.safetensors")
+    parts: list[NDArray[np.float16]] = []
+    for part in student_maps(model, workshop.large):
+        parts.append(part)
+        if report:
+            report(sum(map(len, parts)), len(workshop.large))
+    path = run / maps_file(workshop).name
+    np.save(path, np.concatenate(parts))
+    return path
 
 
 def distill_student(config: Config, out: Path, say: Say, report: Report | None = None) -> FitResult:
@@ -115,7 +167,7 @@ def prune_student(
     cost: Cost | None = None
     if config.prune.cost == "latency":
         cost = latency_cost(trace(model), config.workshop.size, out / "latency.json")
-    sources = distillation_sources(config.workshop, teacher_maps(config.workshop), config.student.mixture)
+    sources = _sources(config.workshop, config.student.mixture)
     return prune_while_training(model, sources, config.prune, out, {"start": record}, cost, report)
 
 
@@ -131,10 +183,14 @@ def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: 
     ends = np.cumsum([0, *depths])
     blocks = tuple(tuple(widths[a:b]) for a, b in pairwise(ends))
     wanted = replace(spec, trunk=replace(spec.trunk, blocks=blocks), readout=(*readout, 1))
-    sources = distillation_sources(config.workshop, teacher_maps(config.workshop), config.student.mixture)
+    sources = _sources(config.workshop, config.student.mixture)
     narrow_to(model, wanted, sources)
     save_checkpoint(model, out, {"start": record, "narrowed": {"widths": list(widths), "readout": list(readout)}})
     return wanted
+
+
+def _sources(workshop: Workshop, mixture: Mixture) -> list[Source]:
+    return distillation_sources(workshop, teacher_maps(workshop, mixture.teachers), mixture)
 
 
 def _load(path: Path) -> tuple[GazeModel, dict[str, Any]]:
@@ -155,7 +211,7 @@ def _fit(
     report: Report | None,
 ) -> FitResult:
     workshop = config.workshop
-    sources = distillation_sources(workshop, teacher_maps(workshop), mixture)
+    sources = _sources(workshop, mixture)
     record = record | {"data": [workshop.pretraining, *workshop.eye_tracking], "mixture": asdict(mixture)}
     result = fit_student(model, workshop, sources, settings, out, record, report)
     write_json(out / "result.json", asdict(result))

@@ -57,8 +57,21 @@ def fit_readout(
     return Fit(FromFeatures(model, image_size), sources, validation, settings, folder).run(report)
 
 
+@torch.inference_mode()
+def is_dead(model: GazeModel, features: NDArray[np.generic]) -> bool:
+    """Whether the readout is constant on the first of the stored ``features``, so that only the centre bias is left."""
+    trunk = model.trunk.spec
+    assert isinstance(trunk, VGGSpec)
+    stored = torch.from_numpy(np.array(features[:4])).float()
+    saliency: Tensor = model.readout(restore_taps(stored, trunk))
+    return bool(saliency.std() < _DEAD)
+
+
+_DEAD = 1e-4  # nats; a live one varies by several
+
+
 def fit_folds(
-    start: GazeModel,
+    starts: Sequence[GazeModel],
     eye_tracking: Sequence[tuple[PreparedSet, Features]],
     extra: Sequence[Source],
     folds: int,
@@ -66,13 +79,13 @@ def fit_folds(
     folder: Path,
     report: Callable[[int, FitResult], None] | None = None,
 ) -> list[GazeModel]:
-    """One readout a fold, each from ``start``, each stopped on the images of its fold.
+    """One readout a fold, from ``starts`` in turn, each stopped on the images of its fold.
 
     extra: sources that every fold trains on besides the eye-tracking sets, so that a readout does not forget them.
     """
     models = []
     for fold in range(folds):
-        model = copy.deepcopy(start)
+        model = copy.deepcopy(starts[fold % len(starts)])
         parts = [_fold_parts(data, features, fold, folds) for data, features in eye_tracking]
         sources = weighted([train for train, _ in parts], 1.0)
         validation = _joined([held for _, held in parts])

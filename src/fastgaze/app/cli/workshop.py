@@ -1,4 +1,4 @@
-"""``fastgaze teacher``, ``distill``, ``prune``: the workshop. Every verb goes on where it was."""
+"""``fastgaze teacher``, ``distill``, ``prune`` and the verbs that go with them: the workshop."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,6 +53,21 @@ def distill(
             result = tune_student(settings, start, out_folder, err.print, report)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
+
+
+def maps(
+    run: Annotated[Path, typer.Argument(help="Folder of a student's run.")],
+    config: ConfigFile,
+    json: Json = False,
+) -> None:
+    """Write a student's maps of the large set, so that `teachers = [...]` in a mixture can name its run."""
+    settings = _read(config)
+    from fastgaze.training.stages import map_large_set
+
+    with progress() as bar:
+        task = bar.add_task(run.name, total=None)
+        path = map_large_set(settings, run, lambda done, total: bar.update(task, completed=done, total=total))
+    print_result({"maps": str(path)}, json)
 
 
 def prune(
