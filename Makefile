@@ -45,6 +45,7 @@ format: $(VENV)/.dev  ## let ruff format and sort imports
 	$(BIN)/ruff format src tests recipes
 
 backbones: $(VENV)/.dev  ## get the ImageNet weights that training starts from, about a minute
+	@test -f ../shared/tools/get_backbones.py || { echo "no ../shared/tools/get_backbones.py; where there is a network, training fetches the files itself"; exit 1; }
 	$(BIN)/python ../shared/tools/get_backbones.py $${FASTGAZE_CACHE:-$$HOME/.cache/fastgaze}
 
 clean:  ## remove .venv and caches

@@ -8,7 +8,6 @@ that differs is never left behind.
 import copy
 import json
 import logging
-import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.errors import ExportError, require
+from fastgaze.files import replacing
 from fastgaze.models import GazeModel
 from fastgaze.models.cost import flops, parameters, prunable_maps
 from fastgaze.models.spec import spec_to_json
@@ -286,10 +286,5 @@ def _publish(graph: Any, card: ModelCard, path: Path, check: Callable[[Predictor
     onnx.helper.set_model_props(graph, {KEY: json.dumps(card.to_json())})
     content: bytes = graph.SerializeToString()
     check(Predictor(card, make_engine(path, content, threads=1)))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with replacing(path) as part:
         part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

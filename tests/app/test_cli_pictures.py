@@ -213,6 +213,17 @@ def test_models_and_demo_say_what_is_there(
     assert run("demo", "--out", tmp_path / "demo", "--model", bright_file, "--images", tmp_path) == 2
 
 
+def test_demo_links_to_photographs_of_any_name(
+    bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.new("RGB", (64, 48), "white").save(tmp_path / "50% #1.jpg")
+    assert run("demo", "--out", tmp_path / "demo", "--model", bright_file, "--images", tmp_path, "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["photo"] == "50% #1"
+    assert 0 < row["crop"]["mass"] <= 1
+    assert 'src="50%25%20%231.gaze.jpg"' in (tmp_path / "demo" / "index.html").read_text()
+
+
 def test_a_fresh_process_imports_no_torch(photos: Path, bright_file: Path) -> None:
     code = (
         "import sys\nfrom fastgaze.app.cli import main\n"

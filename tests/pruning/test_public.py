@@ -13,4 +13,4 @@ def test_pruning_imports_no_other_room() -> None:
     code = "import sys, fastgaze.pruning; print([m for m in sys.modules if m.startswith('fastgaze.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     rooms = {name.split(".")[1] for name in eval(loaded)}
-    assert rooms == {"errors", "pruning"}
+    assert rooms == {"errors", "files", "pruning"}

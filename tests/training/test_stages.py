@@ -100,6 +100,7 @@ _WORKSHOP = "[workshop]\ndata = 'd'\nruns = 'r'\n"
         (_WORKSHOP + "[tune]\nfit = { precision = 'fp8' }", "precision = 'fp8' is none of 'bf16', 'fp32'"),
         (_WORKSHOP + "[prune]\nmarks = 3", "marks = 3 is no list"),
         ("\xff", "not a readable TOML file"),
+        ("[workshop]\nruns = 'r'", "workshop: data is missing; give it a value"),
     ],
 )
 def test_a_setting_of_another_type_is_refused_by_name(tmp_path: Path, text: str, reason: str) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
+from typing import Any
+from urllib.parse import quote
 
 from PIL import Image, ImageDraw
 
@@ -46,6 +48,10 @@ class Row:
     name: str
     gaze: GazeMap
     crop: Crop
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``fastgaze demo --json`` prints of it."""
+        return {"photo": self.name} | self.gaze.to_json() | {"crop": self.crop.to_json()}
 
 
 def photographs(folder: Path) -> list[Path]:
@@ -89,12 +95,12 @@ def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
 
 
 def _figure(row: Row) -> str:
-    name = escape(row.name, quote=True)
+    name, file = escape(row.name, quote=True), quote(row.name)
     return _FIGURE.substitute(
         name=name,
-        photo=f"{name}.jpg",
-        overlay=f"{name}.gaze.jpg",
-        crop=f"{name}.crop.jpg",
+        photo=f"{file}.jpg",
+        overlay=f"{file}.gaze.jpg",
+        crop=f"{file}.crop.jpg",
         milliseconds=f"{sum(row.gaze.milliseconds.values()):.1f}",
         ratio=RATIO,
         mass=f"{row.crop.mass:.0%}",

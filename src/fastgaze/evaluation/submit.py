@@ -1,6 +1,5 @@
 """Files for the benchmarks: HDF5 log densities (MIT/Tuebingen), or 8-bit maps (the older MIT benchmark)."""
 
-import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
@@ -15,6 +14,7 @@ from fastgaze.data.images import SUFFIXES, image_size, read_image
 from fastgaze.errors import ArgumentError, DataError, require
 from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
 from fastgaze.evaluation.metrics import check_density
+from fastgaze.files import replacing
 
 HDF5 = (".hdf5", ".h5")
 MAPS = ("density", "log")
@@ -76,25 +76,15 @@ def _predict(
 
 def _write_hdf5(out: Path, predictions: Iterable[tuple[str, NDArray[np.floating]]]) -> None:
     h5py = require("h5py", "data")
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with h5py.File(part, "w") as file:
-            for name, log_density in predictions:
-                file.create_dataset(name, data=log_density.astype(np.float32), compression=4, shuffle=True)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(out) as part, h5py.File(part, "w") as file:
+        for name, log_density in predictions:
+            file.create_dataset(name, data=log_density.astype(np.float32), compression=4, shuffle=True)
 
 
 def _write_zip(out: Path, predictions: Iterable[tuple[str, NDArray[np.floating]]], map: str) -> None:
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with zipfile.ZipFile(part, "w") as archive:
-            for name, log_density in predictions:
-                archive.writestr(str(Path(name).with_suffix(".png")), _png(log_density, map))
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(out) as part, zipfile.ZipFile(part, "w") as archive:
+        for name, log_density in predictions:
+            archive.writestr(str(Path(name).with_suffix(".png")), _png(log_density, map))
 
 
 def to_8_bits(log_density: NDArray[np.floating], map: str) -> NDArray[np.uint8]:

@@ -1,7 +1,6 @@
 """Checkpoints: safetensors with the spec and the training record as JSON in the metadata. No pickle."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fastgaze.errors import ModelError
+from fastgaze.files import replacing
 from fastgaze.models.factory import Model, create_model
 from fastgaze.models.spec import spec_from_json, spec_to_json
 
@@ -23,13 +23,8 @@ def save_checkpoint(model: Model, path: str | Path, record: dict[str, Any] | Non
     path = Path(path)
     metadata = {"format": FORMAT, "spec": spec_to_json(model.spec), "record": json.dumps(record or {})}
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in model.state_dict().items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with replacing(path) as part:
         save_file(tensors, part, metadata)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: str | Path) -> tuple[Model, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from fastgaze.errors import PruningError
+from fastgaze.files import replacing
 from fastgaze.pruning.compact import compact
 from fastgaze.pruning.graph import ChannelGraph
 
@@ -69,12 +69,16 @@ class History:
 
     def save(self, path: Path) -> None:
         """Write JSON; a reader never sees half a file."""
-        write_atomically(path, json.dumps(self.to_json(), indent=1).encode())
+        with replacing(path) as part:
+            part.write_text(json.dumps(self.to_json(), indent=1))
 
     @staticmethod
     def load(path: Path) -> History:
         """Read what :meth:`save` wrote."""
-        return History.from_json(json.loads(path.read_text()))
+        try:
+            return History.from_json(json.loads(path.read_text()))
+        except (ValueError, KeyError, TypeError) as error:
+            raise PruningError(f"{path} is no history that pruning saved, or damaged: {error!r}") from error
 
     def replay(self, graph: ChannelGraph, optimizers: Sequence[Optimizer] = ()) -> None:
         """Remove the same maps from a fresh trace of the same architecture."""
@@ -85,14 +89,3 @@ class History:
             )
         graph.mark_removed(self.removed)
         compact(graph, optimizers)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, then rename: a kill leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fastgaze.errors import PruningError
+from fastgaze.files import replacing
 from fastgaze.pruning.graph import ChannelGraph, Layer
-from fastgaze.pruning.history import write_atomically
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,19 @@ class LatencyTable:
     def save(self, path: Path) -> None:
         """Write JSON."""
         rows = [{**asdict(shape), "ms": value} for shape, value in self.points.items()]
-        write_atomically(path, json.dumps({"engine": self.engine, "points": rows}, indent=1).encode())
+        with replacing(path) as part:
+            part.write_text(json.dumps({"engine": self.engine, "points": rows}, indent=1))
 
     @staticmethod
     def load(path: Path) -> LatencyTable:
         """Read what :meth:`save` wrote."""
-        content = json.loads(path.read_text())
-        return LatencyTable(content["engine"], dict(_point(row) for row in content["points"]))
+        try:
+            content = json.loads(path.read_text())
+            return LatencyTable(content["engine"], dict(_point(row) for row in content["points"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise PruningError(
+                f"{path} is no latency table, or damaged: {error!r}; delete it to measure anew"
+            ) from error
 
 
 def _point(row: dict[str, Any]) -> tuple[LayerShape, float]:

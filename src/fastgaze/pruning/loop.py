@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from fastgaze.errors import PruningError, require
-from fastgaze.pruning.history import History, Removal, write_atomically
+from fastgaze.files import replacing
+from fastgaze.pruning.history import History, Removal
 from fastgaze.pruning.pruner import Pruner
 
 FORMAT = "fastgaze-pruning-1"
@@ -105,7 +106,8 @@ def save_run(path: Path, pruner: Pruner, model: nn.Module) -> None:
         plain.append(values)
     metadata = {"format": FORMAT, "history": json.dumps(pruner.history.to_json()), "optimizers": json.dumps(plain)}
     content = {name: value.contiguous() for name, value in tensors.items()}
-    write_atomically(path, require("safetensors.torch", "train").save(content, metadata))
+    with replacing(path) as part:
+        require("safetensors.torch", "train").save_file(content, part, metadata)
 
 
 def load_run(path: Path, pruner: Pruner, model: nn.Module) -> None:

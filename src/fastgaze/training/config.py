@@ -8,7 +8,7 @@
 """
 
 import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -108,10 +108,10 @@ def _build(kind: type[Settings], values: Any, where: str) -> Settings:
             made[key] = _build(hint, value, f"{where}: {key}")
         else:
             made[key] = _convert(value, hint, f"{where}: {key}")
-    try:
-        return kind(**made)
-    except TypeError as error:
-        raise ArgumentError(f"{where}: {error}") from error
+    for needed in fields(kind):  # type: ignore[arg-type]
+        if needed.name not in made and needed.default is MISSING and needed.default_factory is MISSING:
+            raise ArgumentError(f"{where}: {needed.name} is missing; give it a value")
+    return kind(**made)
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fastgaze.data.center_bias import GRID, fit_center_bias
 from fastgaze.data.fixations import FixationSet
 from fastgaze.errors import DataError
+from fastgaze.files import replacing
 from fastgaze.runtime.metadata import IMAGENET_MEAN, IMAGENET_STD
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -78,13 +79,11 @@ def dataset_center_bias(data: FixationSet) -> NDArray[np.float32]:
 
 
 def _decode(data: FixationSet, size: tuple[int, int], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part.npy")
-    images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(data), *size, 3))
-    for i in range(len(data)):
-        images[i] = data.image(i, size)
-    images.flush()
-    part.replace(file)
+    with replacing(file) as part:
+        images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(data), *size, 3))
+        for i in range(len(data)):
+            images[i] = data.image(i, size)
+        images.flush()
 
 
 def normalise(images: NDArray[np.uint8]) -> Tensor:
@@ -102,6 +101,5 @@ def channels_last(module: Module) -> Module:
 
 def write_json(path: Path, value: object) -> None:
     """Replace a small file in one step."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(value))
-    part.replace(path)
+    with replacing(path) as part:
+        part.write_text(json.dumps(value))

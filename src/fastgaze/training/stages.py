@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastgaze.errors import ArgumentError
+from fastgaze.files import replacing
 from fastgaze.models.checkpoint import load_checkpoint, save_checkpoint
 from fastgaze.models.ensemble import GazeEnsemble
 from fastgaze.models.factory import create_model
@@ -21,6 +22,7 @@ from fastgaze.pruning import Cost, Removal
 from fastgaze.training.config import Config, TeacherSettings
 from fastgaze.training.distill import Mixture, distillation_sources, fit_student, new_student, student_maps
 from fastgaze.training.fit import FitResult, FitSettings, Report
+from fastgaze.training.grow import grow_into
 from fastgaze.training.latency import latency_cost
 from fastgaze.training.prepare import write_json
 from fastgaze.training.prune import narrow_to, prune_while_training, trace
@@ -71,7 +73,8 @@ def train_teacher(config: Config, say: Say, report: Report | None = None) -> Gaz
     record |= {"folds": {str(fold): asdict(result) for fold, result in results.items()}}
     ensemble = save_teacher(models, teacher_file(workshop), record)
     say("maps of the large set")
-    np.save(maps_file(workshop), mean_maps(ensemble, features, workshop.large))
+    with replacing(maps_file(workshop)) as part:
+        np.save(part, mean_maps(ensemble, features, workshop.large))
     return ensemble
 
 
@@ -142,14 +145,21 @@ def map_large_set(config: Config, run: Path, report: Callable[[int, int], None] 
         if report:
             report(sum(map(len, parts)), len(workshop.large))
     path = run / maps_file(workshop).name
-    np.save(path, np.concatenate(parts))
+    with replacing(path) as part_file:
+        np.save(part_file, np.concatenate(parts))
     return path
 
 
-def distill_student(config: Config, out: Path, say: Say, report: Report | None = None) -> FitResult:
-    """An unpruned student from its backbone."""
+def distill_student(
+    config: Config, out: Path, say: Say, report: Report | None = None, grow: Path | None = None
+) -> FitResult:
+    """An unpruned student from its backbone; with ``grow``, a pruned checkpoint, from what that one learned too."""
     settings = config.student
     model, record = new_student(config.workshop, settings.architecture, settings.backbone)
+    if grow is not None:
+        small, its_record = _load(grow)
+        grow_into(small, model)
+        record = record | {"grown_from": its_record}
     return _fit(config, model, settings.mixture, settings.fit, out, record, say, report)
 
 

@@ -1,7 +1,6 @@
 """A run's state on disk, without pickle: tensors in safetensors, the rest as JSON in its metadata."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fastgaze.errors import ModelError
+from fastgaze.files import replacing
 
 
 def save_state(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Replace the file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    save_file(
-        {name: tensor.detach().contiguous() for name, tensor in tensors.items()}, part, {"facts": json.dumps(facts)}
-    )
-    part.replace(path)
+    content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as part:
+        save_file(content, part, {"facts": json.dumps(facts)})
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -7,6 +7,7 @@ import typer
 
 from fastgaze.app.cli import pictures
 from fastgaze.app.cli.common import out as console
+from fastgaze.app.cli.common import print_json
 
 if TYPE_CHECKING:
     from fastgaze.app.demo import Row
@@ -17,6 +18,7 @@ def demo(
     images: Annotated[Path | None, typer.Option(help="Folder of .jpg photographs in place of the examples.")] = None,
     model: pictures.Model = None,
     threads: pictures.Threads = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Predict the example photographs, print a table and leave overlays and one HTML page."""
     from fastgaze.runtime.zoo import models
@@ -28,6 +30,9 @@ def demo(
     from fastgaze.app.demo import EXAMPLES, make_demo, photographs
 
     rows = make_demo(predictor, photographs(images or EXAMPLES), out)
+    if json:
+        print_json([row.to_json() for row in rows])
+        return
     _print(rows)
     typer.echo(f"open {out / 'index.html'}")
 

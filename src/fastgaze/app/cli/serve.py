@@ -1,6 +1,7 @@
 """``fastgaze serve``: the web page and the HTTP API."""
 
 import logging
+import math
 import sys
 import warnings
 from pathlib import Path
@@ -40,8 +41,8 @@ def serve(
     from fastgaze.runtime.engines import available_cores
 
     limits = Limits(
-        bytes=int(max_megabytes * (1 << 20)),
-        pixels=int(max_megapixels * 1e6),
+        bytes=_whole(max_megabytes * (1 << 20), "--max-megabytes"),
+        pixels=_whole(max_megapixels * 1e6, "--max-megapixels"),
         seconds=timeout,
         in_flight=max_in_flight,
     )
@@ -83,3 +84,9 @@ def _examples(folder: Path | None) -> Path | None:
     if not folder.is_dir():
         raise ArgumentError(f"--examples {folder} is not a folder")
     return folder
+
+
+def _whole(value: float, option: str) -> int:
+    if not math.isfinite(value):
+        raise ArgumentError(f"{option} is not a number above 0")
+    return int(value)

@@ -35,6 +35,9 @@ def distill(
     config: ConfigFile,
     out_folder: Out,
     start: Annotated[Path | None, typer.Option("--start", help="Fine-tune this checkpoint.")] = None,
+    grow: Annotated[
+        Path | None, typer.Option("--grow", help="Start a new student with what this pruned checkpoint learned.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the number in the settings.")] = None,
     scale: Annotated[
         float | None,
@@ -43,12 +46,14 @@ def distill(
     json: Json = False,
 ) -> None:
     """Train a student on the teacher's maps: a new one, or fine-tune a checkpoint."""
+    if start is not None and grow is not None:
+        raise ArgumentError("--start fine-tunes a checkpoint as it is, --grow begins a wider one from it: give one")
     settings = _read(config).with_fit(steps, scale)
     from fastgaze.training.stages import distill_student, tune_student
 
     with processes(), training_bar(out_folder.name) as report:
         if start is None:
-            result = distill_student(settings, out_folder, err.print, report)
+            result = distill_student(settings, out_folder, err.print, report, grow)
         else:
             result = tune_student(settings, start, out_folder, err.print, report)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}

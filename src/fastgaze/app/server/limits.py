@@ -1,5 +1,6 @@
 """What a client may ask for, and the error that says it asked for more."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +39,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if not getattr(self, name) > 0:
-                raise ArgumentError(f"limit {name}={getattr(self, name)} is not above 0")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ArgumentError(f"limit {name}={getattr(self, name)} is not a number above 0")
         if self.pixels > MAX_PIXELS:
             raise ArgumentError(f"limit pixels={self.pixels} is above {MAX_PIXELS}, the most that is ever decoded")
 
