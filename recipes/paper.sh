@@ -21,7 +21,7 @@ $fastgaze distill --config "$config" --out "$runs/fastgaze"
 # 3. Fisher pruning while training, with a snapshot at every mark of cost.
 $fastgaze prune --config "$config" --start "$runs/fastgaze/best.safetensors" --out "$runs/pruned"
 
-# 4. Widths that fit the engine's blocks of 16 channels, fine-tuning, export.
+# 4. Widths that fit the engine's blocks of 16 channels, and fine-tuning.
 #    name : snapshot to start from : steps : sides relative to 240x320 : maps of the trunk's layers : maps of the readout's
 case $scale in
   tiny) students="tiny:8:20:1.0:4,4,4,4,4,4,4,4:4,4,2" ;;
@@ -36,21 +36,34 @@ for student in $students; do
     --widths "$widths" --readout "$readout" --out "$runs/narrow/$name.safetensors"
   $fastgaze distill --config "$config" --start "$runs/narrow/$name.safetensors" --out "$runs/$name" \
     --steps "$steps" --scale "$sides"
-  $fastgaze export "$runs/$name/best.safetensors" --out "$runs/$name/model.onnx" --name "$name"
 done
 
-# 5. Score the smallest one, as it ships, on the validation images and on the images that were kept out.
-model=$runs/$name/model.onnx
+# 5. DenseGaze the same way, from DenseNet-121. Pruned, it is ahead of the teacher: it teaches the small ones at last,
+#    at the sizes they work at.
+if [ "$scale" = full ]; then
+  dense=recipes/densegaze.toml
+  $fastgaze distill --config "$dense" --out "$runs/densegaze"
+  $fastgaze prune --config "$dense" --start "$runs/densegaze/best.safetensors" --out "$runs/densegaze-pruned"
+  $fastgaze distill --config "$dense" --start "$runs/densegaze-pruned/12.7.safetensors" --out "$runs/densegaze-m"
+  $fastgaze maps "$runs/densegaze-m" --config "$config"
+  for student in fastgaze-l:3500:1.0 fastgaze-m:10000:0.95 fastgaze-s:12000:0.85 fastgaze-xs:16000:0.65; do
+    IFS=: read -r name steps sides <<< "$student"
+    $fastgaze distill --config recipes/assistant.toml --start "$runs/$name/best.safetensors" \
+      --out "$runs/taught/$name" --steps "$steps" --scale "$sides"
+  done
+  $fastgaze distill --config recipes/unpruned.toml --grow "$runs/fastgaze-l/best.safetensors" --out "$runs/fastgaze-grown"
+  exported=$runs/taught/$name
+else
+  exported=$runs/$name
+fi
+
+# 6. Export the smallest one and score it, as it ships, on the validation images and on the images that were kept out.
+model=$exported/model.onnx
+$fastgaze export "$exported/best.safetensors" --out "$model" --name "$name"
 limit=(); [ "$scale" = tiny ] && limit=(--limit 8)
 $fastgaze evaluate "$model" --data "$data/salicon/val" --format npz "${limit[@]}"
 $fastgaze evaluate "$model" --data "$data/osie" --format npz --held-out "${limit[@]}"
 if [ "$scale" = tiny ]; then exit; fi
-
-# 6. DenseGaze: the same way with DenseNet-121.
-dense=recipes/densegaze.toml
-$fastgaze distill --config "$dense" --out "$runs/densegaze"
-$fastgaze prune --config "$dense" --start "$runs/densegaze/best.safetensors" --out "$runs/densegaze-pruned"
-$fastgaze distill --config "$dense" --start "$runs/densegaze-pruned/12.7.safetensors" --out "$runs/densegaze-m"
 
 # 7. Regularised pruning, beta = 0 and frozen costs from one start, tuned alike.
 compare=recipes/compare.toml
@@ -59,6 +72,12 @@ for kind in "star:" "none:--objective none" "frozen:--frozen-cost"; do
   # shellcheck disable=SC2086  # options are words
   $fastgaze prune --config "$compare" --start "$runs/fastgaze/best.safetensors" --out "$runs/front/$name" ${kind#*:}
   $fastgaze distill --config "$compare" --start "$runs/front/$name/10.safetensors" --out "$runs/front/$name-10"
+  if [ "$name" = frozen ]; then continue; fi
+  # shellcheck disable=SC2086
+  $fastgaze prune --config "$compare" --start "$runs/densegaze/best.safetensors" \
+    --out "$runs/front/densegaze-$name" ${kind#*:}
+  $fastgaze distill --config "$compare" --start "$runs/front/densegaze-$name/10.safetensors" \
+    --out "$runs/front/densegaze-$name-10"
 done
 
 # 8. Into the package, with the scores of the files as they ship; then README, model cards and the report.
