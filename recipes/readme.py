@@ -3,6 +3,7 @@
 .venv/bin/python recipes/readme.py
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -51,7 +52,22 @@ def card(model: BundledModel) -> str:
             f"{facts['means'][m]:.3f} [{facts['intervals'][m][0]:.3f}, {facts['intervals'][m][1]:.3f}]" for m in metrics
         ]
         rows.append(f"| {name} | {facts['images']} | " + " | ".join(cells) + " |")
-    return "\n".join(rows)
+    return "\n".join(rows + crop_check(model.name))
+
+
+def crop_check(name: str) -> list[str]:
+    """What `recipes/audit_crop.py` found for a model: shares of the first of two people, with 95% intervals."""
+    path = ROOT / "docs" / "results" / f"crop_audit-{name}.json"
+    if not path.is_file():
+        return []
+    rows = ["", "| crop, of two people the | pairs | window | attention |", "|---|---|---|---|"]
+    for finding in json.loads(path.read_text())["findings"]:
+        shares = [
+            f"{finding[key]:.2f} [{finding[f'{key}_interval'][0]:.2f}, {finding[f'{key}_interval'][1]:.2f}]"
+            for key in ("window", "mass")
+        ]
+        rows.append(f"| {finding['contrast']} | {finding['pairs']} | " + " | ".join(shares) + " |")
+    return rows
 
 
 def strip() -> Image.Image:
