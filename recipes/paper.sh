@@ -39,20 +39,27 @@ for student in $students; do
 done
 
 # 5. DenseGaze the same way, from DenseNet-121. Pruned, it is ahead of the teacher: it teaches the small ones at last,
-#    at the sizes they work at.
+#    photographs first, then drawings, noise and other variants of them too.
 if [ "$scale" = full ]; then
   dense=recipes/densegaze.toml
   $fastgaze distill --config "$dense" --out "$runs/densegaze"
   $fastgaze prune --config "$dense" --start "$runs/densegaze/best.safetensors" --out "$runs/densegaze-pruned"
   $fastgaze distill --config "$dense" --start "$runs/densegaze-pruned/12.7.safetensors" --out "$runs/densegaze-m"
   $fastgaze maps "$runs/densegaze-m" --config "$config"
-  for student in fastgaze-l:3500:1.0 fastgaze-m:10000:0.95 fastgaze-s:12000:0.85 fastgaze-xs:16000:0.65; do
+  $fastgaze maps "$runs/densegaze-m" --config "$config" --variants
+  for student in fastgaze-m:10000:0.95 fastgaze-s:12000:0.85; do
     IFS=: read -r name steps sides <<< "$student"
     $fastgaze distill --config recipes/assistant.toml --start "$runs/$name/best.safetensors" \
       --out "$runs/taught/$name" --steps "$steps" --scale "$sides"
   done
+  for student in taught/fastgaze-m:6000:0.95 fastgaze-l:2500:1.0 taught/fastgaze-s:6000:0.85 fastgaze-xs:14000:0.65; do
+    IFS=: read -r start steps sides <<< "$student"
+    name=${start#taught/}
+    $fastgaze distill --config recipes/variants.toml --start "$runs/$start/best.safetensors" \
+      --out "$runs/varied/$name" --steps "$steps" --scale "$sides"
+  done
   $fastgaze distill --config recipes/unpruned.toml --grow "$runs/fastgaze-l/best.safetensors" --out "$runs/fastgaze-grown"
-  exported=$runs/taught/$name
+  exported=$runs/varied/$name
 else
   exported=$runs/$name
 fi

@@ -182,6 +182,21 @@ def test_a_student_teaches_beside_the_ensemble_with_maps_that_know_no_left_and_r
     np.testing.assert_allclose(other[:, :, ::-1], plain, rtol=2e-2, atol=1e-3)
 
 
+def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
+    _fake_maps(config)
+    small = config.workshop.runs / "small"
+    save_checkpoint(tiny_model(), small / "best.safetensors")
+    path = map_large_set(config, small, of_variants=True)
+    assert path == maps_file(config.workshop, "small", variants=True)
+    mixture = Mixture(eye_tracking=0.2, variants=0.25)
+    maps = teacher_maps(config.workshop)
+    taught, changed, eyes = distillation_sources(config.workshop, maps, mixture, np.load(path))
+    assert (taught.weight, changed.weight, eyes.weight) == pytest.approx((0.6, 0.2, 0.2))
+    assert (changed.inputs != taught.inputs).mean() > 0.5
+    with pytest.raises(ArgumentError, match=r"fastgaze maps .*teacher --variants"):
+        teacher_maps(config.workshop, variants=True)
+
+
 def test_a_readout_whose_maps_are_all_zero_is_dead() -> None:
     torch.manual_seed(0)
     model = create_model("deepgaze2")

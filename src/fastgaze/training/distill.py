@@ -6,7 +6,7 @@ A student that passed its teacher can stand beside it, or in its place, for smal
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from fastgaze.models.weights import load_backbone
 from fastgaze.training.fit import Fit, FitResult, FitSettings, Report, device
 from fastgaze.training.prepare import PreparedSet, channels_last, normalise
 from fastgaze.training.stream import Source, fixation_source
+from fastgaze.training.variants import variants
 from fastgaze.training.workshop import Workshop, mixed_targets, weighted
 
 
@@ -32,20 +33,36 @@ class Mixture:
     eye_tracking: share of eye-tracking images, the paper's 0.1.
     teacher: in the large set, share of the teacher's map in the target; the rest are its own fixations.
     teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their maps are averaged.
+    variants: share of the large set's places in a batch that go to variants of its images (drawings, noise and such),
+        with the maps that ``teachers`` gave these; those have no fixations.
     """
 
     eye_tracking: float = 0.1
     teacher: float = 0.5
     teachers: tuple[str, ...] = ("teacher",)
+    variants: float = 0.0
 
 
-def distillation_sources(workshop: Workshop, maps: NDArray[np.float16], mixture: Mixture) -> list[Source]:
-    """The large set with teacher targets and the eye-tracking sets with their fixations, weighted."""
+def distillation_sources(
+    workshop: Workshop, maps: NDArray[np.float16], mixture: Mixture, variant_maps: NDArray[np.float16] | None = None
+) -> list[Source]:
+    """The large set and its variants with teacher targets, the eye-tracking sets with their fixations, weighted."""
     large = workshop.large
     targets = mixed_targets(large, maps, mixture.teacher)
     cells = large.grid[0] * large.grid[1]
-    taught = Source(large.name, large.images, targets, large.center_bias, 1 - mixture.eye_tracking, scale=1 / cells)
-    return [taught, *weighted([fixation_source(data) for data in workshop.small], mixture.eye_tracking)]
+    share = 1 - mixture.eye_tracking
+    taught = Source(large.name, large.images, targets, large.center_bias, share, scale=1 / cells)
+    sources = [taught]
+    if variant_maps is not None:
+        changed = replace(
+            taught,
+            name=f"{large.name}, variants",
+            inputs=variants(large, workshop.cache),
+            targets=variant_maps,
+            weight=share * mixture.variants,
+        )
+        sources = [replace(taught, weight=share - changed.weight), changed]
+    return [*sources, *weighted([fixation_source(data) for data in workshop.small], mixture.eye_tracking)]
 
 
 @torch.inference_mode()

@@ -28,6 +28,7 @@ from fastgaze.training.prepare import write_json
 from fastgaze.training.prune import narrow_to, prune_while_training, trace
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.teacher import fit_folds, fit_readout, is_dead, mean_maps, save_teacher
+from fastgaze.training.variants import variants
 from fastgaze.training.workshop import Workshop
 
 Say = Callable[[str], None]
@@ -38,9 +39,9 @@ def teacher_file(workshop: Workshop) -> Path:
     return workshop.runs / "teacher" / "ensemble.safetensors"
 
 
-def maps_file(workshop: Workshop, run: str = "teacher") -> Path:
-    """A run's maps of the large set; ``teacher`` is the ensemble."""
-    return workshop.runs / run / f"maps-{len(workshop.large)}.npy"
+def maps_file(workshop: Workshop, run: str = "teacher", variants: bool = False) -> Path:
+    """A run's maps of the large set or of its variants; ``teacher`` is the ensemble."""
+    return workshop.runs / run / f"{'variants' if variants else 'maps'}-{len(workshop.large)}.npy"
 
 
 def train_teacher(config: Config, say: Say, report: Report | None = None) -> GazeEnsemble:
@@ -119,15 +120,17 @@ def _extract_all(workshop: Workshop, model: GazeModel, say: Say) -> None:
                 say(f"features of {name}: {done} of {total}")
 
 
-def teacher_maps(workshop: Workshop, runs: Sequence[str] = ("teacher",)) -> NDArray[np.float16]:
+def teacher_maps(workshop: Workshop, runs: Sequence[str] = ("teacher",), variants: bool = False) -> NDArray[np.float16]:
     """The mean of the maps of one teacher or several, float16 (n, h, w) relative to uniform."""
     if not runs:
         raise ArgumentError("mixture: teachers is empty; name at least one run, such as 'teacher'")
-    for run in runs:
-        if not maps_file(workshop, run).is_file():
-            verb = "teacher --config ..." if run == "teacher" else f"maps {workshop.runs / run} --config ..."
-            raise ArgumentError(f"no teacher maps at {maps_file(workshop, run)}; first: fastgaze {verb}")
-    files = [np.load(maps_file(workshop, run), mmap_mode="r") for run in runs]
+    paths = [maps_file(workshop, run, variants) for run in runs]
+    for run, path in zip(runs, paths, strict=True):
+        if not path.is_file():
+            asked = f"maps {workshop.runs / run}{' --variants' if variants else ''}"
+            verb = "teacher" if run == "teacher" and not variants else asked
+            raise ArgumentError(f"no teacher maps at {path}; first: fastgaze {verb} --config ...")
+    files = [np.load(path, mmap_mode="r") for path in paths]
     if len(files) == 1:
         return np.array(files[0], np.float16)
     return np.stack([np.mean([f[i] for f in files], axis=0, dtype=np.float32) for i in range(len(files[0]))]).astype(
@@ -135,16 +138,21 @@ def teacher_maps(workshop: Workshop, runs: Sequence[str] = ("teacher",)) -> NDAr
     )
 
 
-def map_large_set(config: Config, run: Path, report: Callable[[int, int], None] | None = None) -> Path:
+def map_large_set(
+    config: Config, run: Path, of_variants: bool = False, report: Callable[[int, int], None] | None = None
+) -> Path:
     """Write the maps of a run's best student, from which others can learn; returns their file."""
     workshop = config.workshop
+    data = workshop.large
+    if of_variants:
+        data = replace(data, images=variants(data, workshop.cache))
     model, _ = _load(run / "best.safetensors")
     parts: list[NDArray[np.float16]] = []
-    for part in student_maps(model, workshop.large):
+    for part in student_maps(model, data):
         parts.append(part)
         if report:
-            report(sum(map(len, parts)), len(workshop.large))
-    path = run / maps_file(workshop).name
+            report(sum(map(len, parts)), len(data))
+    path = run / maps_file(workshop, variants=of_variants).name
     with replacing(path) as part_file:
         np.save(part_file, np.concatenate(parts))
     return path
@@ -200,7 +208,8 @@ def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: 
 
 
 def _sources(workshop: Workshop, mixture: Mixture) -> list[Source]:
-    return distillation_sources(workshop, teacher_maps(workshop, mixture.teachers), mixture)
+    changed = teacher_maps(workshop, mixture.teachers, variants=True) if mixture.variants else None
+    return distillation_sources(workshop, teacher_maps(workshop, mixture.teachers), mixture, changed)
 
 
 def _load(path: Path) -> tuple[GazeModel, dict[str, Any]]:

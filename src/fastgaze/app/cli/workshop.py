@@ -63,6 +63,9 @@ def distill(
 def maps(
     run: Annotated[Path, typer.Argument(help="Folder of a student's run.")],
     config: ConfigFile,
+    variants: Annotated[
+        bool, typer.Option("--variants", help="Of drawings, noise and other changed versions of the images.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write a student's maps of the large set, so that `teachers = [...]` in a mixture can name its run."""
@@ -71,7 +74,7 @@ def maps(
 
     with progress() as bar:
         task = bar.add_task(run.name, total=None)
-        path = map_large_set(settings, run, lambda done, total: bar.update(task, completed=done, total=total))
+        path = map_large_set(settings, run, variants, lambda done, total: bar.update(task, completed=done, total=total))
     print_result({"maps": str(path)}, json)
 
 
