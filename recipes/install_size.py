@@ -3,8 +3,8 @@
     python recipes/install_size.py [--limit 150]
 
 Counts what the files of site-packages take on the disk, less what an empty environment has there; with and without
-the bytecode that pip compiles beside them. Exits 1 if the install without bytecode is over the limit (in megabytes of
-a million bytes). The numbers go to docs/results/install_size.json.
+the bytecode that pip compiles beside them. Exits 1 if the install without bytecode is over the limit (in units of 2^20
+bytes, as `du -m` counts). The numbers go to docs/results/install_size.json.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main() -> None:
     print(json.dumps(result, indent=2))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n")
-    raise SystemExit(files > options.limit)
+    raise SystemExit(result["mebibytes"] > options.limit)
 
 
 if __name__ == "__main__":
