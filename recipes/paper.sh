@@ -52,7 +52,7 @@ if [ "$scale" = full ]; then
     $fastgaze distill --config recipes/assistant.toml --start "$runs/$name/best.safetensors" \
       --out "$runs/taught/$name" --steps "$steps" --scale "$sides"
   done
-  for student in taught/fastgaze-m:6000:0.95 fastgaze-l:2000:1.0 taught/fastgaze-s:6000:0.85 fastgaze-xs:14000:0.65; do
+  for student in taught/fastgaze-m:6000:0.95 fastgaze-l:1500:1.0 taught/fastgaze-s:6000:0.85 fastgaze-xs:14000:0.65; do
     IFS=: read -r start steps sides <<< "$student"
     name=${start#taught/}
     $fastgaze distill --config recipes/variants.toml --start "$runs/$start/best.safetensors" \
