@@ -24,32 +24,32 @@ def table(listed: list[BundledModel]) -> str:
         "| model | parameters | GFLOP at 640x480 | file | one core | DeepGaze II takes | AUC | NSS | bits |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    ratios = speed_ratios()
+    speeds = measured_speeds()
     for model in listed:
         means = model.scores["salicon-val"]["means"]
-        time = model.scores["one_core"]["own_size"]["cpu_ms"]
+        time, ratio = speeds.get(model.name, (None, None))
         name = f"**`{model.name}`** (default)" if model.default else f"`{model.name}`"
         cells = [name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", f"{model.bytes / 1e6:.2f} MB"]
         scores = [f"{means['auc']:.3f}", f"{means['nss']:.2f}", f"{means['log_likelihood_bits']:.2f}"]
-        ratio = f"{ratios[model.name]:.0f} times that" if model.name in ratios else "-"
-        rows.append("| " + " | ".join([*cells, f"{time:.1f} ms", ratio, *scores]) + " |")
+        cells += [f"{time:.1f} ms" if time else "-", f"{ratio:.0f} times that" if ratio else "-"]
+        rows.append("| " + " | ".join([*cells, *scores]) + " |")
     images = listed[0].scores["salicon-val"]["images"]
     rows += [
         "",
         f"Scores: SALICON validation, {images} images, `tuebingen` protocol, the set's own centre bias; bits per "
         "fixation over a uniform density. Time: CPU milliseconds from a 384x512 picture to its 384x512 log density at "
-        "the model's own working size, onnxruntime, one thread of a shared 2-core AVX-512 machine (`recipes/ship.py`); "
+        "the model's own working size, onnxruntime, one thread of a shared 2-core AVX-512 machine; "
         "beside it, how many times as long DeepGaze II takes in eager torch for its network and tail, same picture and "
         "thread, all in one interleaved run (`recipes/speed.py`, [results](docs/results.md)).",
     ]
     return "\n".join(rows)
 
 
-def speed_ratios() -> dict[str, float]:
-    """By model: CPU time of DeepGaze II over its own, in onnxruntime at the model's own working size."""
+def measured_speeds() -> dict[str, tuple[float, float]]:
+    """By model, in onnxruntime at its own working size: CPU milliseconds, and DeepGaze II's time over them."""
     measured = json.loads((ROOT / "docs" / "results" / "speed.json").read_text())["rows"]
     return {
-        row["name"]: row["ratio_to_deepgaze2"]
+        row["name"]: (row["cpu_ms"], row["ratio_to_deepgaze2"])
         for row in measured
         if row["engine"] == "onnxruntime" and row["own_size"] and "ratio_to_deepgaze2" in row
     }
