@@ -19,7 +19,7 @@ CARD_METRICS = ("auc", "nss", "sim", "kl", "log_likelihood_bits", "information_g
 
 
 def table(listed: list[BundledModel]) -> str:
-    """Markdown; scores, times and what they were measured with all come from the cards."""
+    """Markdown; sizes and scores come from the cards, times from the interleaved run of `recipes/speed.py`."""
     rows = [
         "| model | parameters | GFLOP at 640x480 | file | one core | DeepGaze II takes | AUC | NSS | bits |",
         "|---|---|---|---|---|---|---|---|---|",
