@@ -2,8 +2,8 @@
 
     python recipes/validation_check.py runs/varied/fastgaze-m/best.safetensors --scales 0.95 1.0
 
-Nats per fixation on the loss grid: photographs of the validation set, the same images in their variants (without those
-turned upside down, whose fixations are elsewhere), and the images of the eye-tracking sets that were trained on.
+Nats per fixation on the loss grid: photographs of the validation set, those of them whose variant leaves things in
+place, in that variant, and the images of the eye-tracking sets that were trained on.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from fastgaze.models import load_checkpoint
 from fastgaze.training.config import read_config
 from fastgaze.training.fit import scaled, validate
 from fastgaze.training.stream import Source, fixation_source
-from fastgaze.training.variants import CHANGES, upside_down, variant
+from fastgaze.training.variants import CHANGES, IN_PLACE, variant
 from fastgaze.training.workshop import Workshop
 
 
@@ -24,8 +24,8 @@ def sources(workshop: Workshop, first: int, last: int) -> dict[str, Source]:
     """What the columns are computed on, by name."""
     photographs = workshop.prepared(workshop.validation).subset(np.arange(first, last))
     changed = replace(photographs, images=np.stack([variant(p, i) for i, p in enumerate(photographs.images)]))
-    upright = [i for i in range(len(changed)) if CHANGES[i % len(CHANGES)] is not upside_down]
-    columns = {"photographs": photographs, "variants": changed.subset(np.array(upright))}
+    in_place = [i for i in range(len(changed)) if CHANGES[i % len(CHANGES)] in IN_PLACE]
+    columns = {"photographs": photographs, "variants": changed.subset(np.array(in_place))}
     columns |= {data.name: data for data in workshop.small}
     return {name: fixation_source(data) for name, data in columns.items()}
 

@@ -20,7 +20,7 @@ def noise(height: int, width: int) -> np.ndarray:
     [
         ((384, 512), (240, 320)),
         ((481, 640), (240, 320)),
-        ((700, 900), (240, 320)),
+        ((701, 900), (240, 320)),
         ((240, 320), (192, 256)),
         ((1, 1), (272, 272)),
         ((3, 500), (32, 560)),
@@ -63,3 +63,12 @@ def test_half_the_size_is_the_mean_of_two_by_two_pixels() -> None:
     means = picture.reshape(32, 2, 48, 2, 3).mean(axis=(1, 3)).transpose(2, 0, 1)
     found = planes(picture, (32, 48), SCALE, OFFSET)
     assert np.abs(found - (means * SCALE[:, None, None] + OFFSET[:, None, None])).max() < 1e-3
+
+
+@pytest.mark.parametrize("given", [(384, 512), (700, 900), (320, 418)])
+def test_more_than_twice_the_size_is_halved_first_as_files_are(given: tuple[int, int]) -> None:
+    picture = noise(*given)
+    found = (planes(picture, (160, 208), SCALE, OFFSET) - OFFSET[:, None, None]) / SCALE[:, None, None]
+    expected = Image.fromarray(picture).reduce(2).resize((208, 160), Image.Resampling.BILINEAR)
+    # Pillow rounds to 8 bits three times.
+    assert np.abs(found.transpose(1, 2, 0) - np.asarray(expected)).max() < 1.6

@@ -193,7 +193,9 @@ def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
     taught, changed, eyes = distillation_sources(config.workshop, maps, mixture, np.load(path))
     assert (taught.weight, changed.weight, eyes.weight) == pytest.approx((0.6, 0.2, 0.2))
     assert (changed.inputs != taught.inputs).mean() > 0.5
-    with pytest.raises(ArgumentError, match=r"fastgaze maps .*teacher --variants"):
+    with pytest.raises(ArgumentError, match=r"fastgaze maps .*other --variants"):
+        teacher_maps(config.workshop, ("other",), variants=True)
+    with pytest.raises(ArgumentError, match="the ensemble has maps of photographs only"):
         teacher_maps(config.workshop, variants=True)
 
 

@@ -2,8 +2,8 @@
 
 Pillow's antialiased bilinear filter, without its two roundings to 8 bits. Along an axis the filter is a matrix with a
 narrow band, so a few neighbouring outputs read a short stretch of the input: one small dense product each. From 384x512
-to 240x320 this takes half the time of Pillow's resize and the normalisation after it. At half the size exactly, the
-mean of two by two pixels stands in for the filter, as everywhere that whole blocks fit (``runtime.image``).
+to 240x320 this takes half the time of Pillow's resize and the normalisation after it. A picture at least twice as large
+as asked is first halved by the mean of two by two pixels, as files are where whole blocks fit (``runtime.image``).
 """
 
 from dataclasses import dataclass
@@ -58,27 +58,22 @@ def _band(start: int, reads: npt.NDArray[np.intp], weights: npt.NDArray[np.float
 
 def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array) -> Array:
     """uint8 (H, W, 3) -> float32 (3, *size): scaled to ``size`` (height, width), times scale (3,), plus offset (3,)."""
-    if rgb.shape[:2] == (2 * size[0], 2 * size[1]):
-        return _halved(rgb, scale, offset)
-    (height, width), n_in = size, rgb.shape[1]
-    flat = rgb.reshape(len(rgb), -1)
-    rows = np.empty((height, flat.shape[1]), np.float32)
-    for band in bands(len(rgb), height, _ROWS):
-        np.matmul(band.weights, flat[band.first : band.last].astype(np.float32), out=rows[band.start : band.stop])
-    apart = np.empty((3, height, n_in), np.float32)
-    for channel, plane in enumerate(apart):
-        np.multiply(rows.reshape(height, n_in, 3)[:, :, channel], scale[channel], out=plane)
-    out = np.empty((3 * height, width), np.float32)
-    for band in bands(n_in, width, _COLUMNS):
-        reads = apart.reshape(3 * height, n_in)[:, band.first : band.last]
-        np.matmul(reads, band.weights.T, out=out[:, band.start : band.stop])
-    scaled = out.reshape(3, height, width)
+    if _can_halve(rgb.shape[:2], size):
+        halved = _halved(rgb, scale)
+        scaled = halved if halved.shape[1:] == size else _columns(_rows(halved, size[0]), size[1])
+    else:
+        scaled = _columns(_rows_apart(rgb, size[0], scale), size[1])
     scaled += offset[:, None, None]
     return scaled
 
 
-def _halved(rgb: npt.NDArray[np.uint8], scale: Array, offset: Array) -> Array:
-    """The same at half the size, by the mean of two by two pixels."""
+def _can_halve(given: Size, size: Size) -> bool:
+    """Whether two by two pixels can become one and leave at least ``size``."""
+    return all(n_in % 2 == 0 and n_in >= 2 * n_out for n_in, n_out in zip(given, size, strict=True))
+
+
+def _halved(rgb: npt.NDArray[np.uint8], scale: Array) -> Array:
+    """uint8 (H, W, 3) -> float32 (3, H / 2, W / 2): the mean of two by two pixels, times scale (3,)."""
     height, width = rgb.shape[0] // 2, rgb.shape[1] // 2
     flat = rgb.reshape(len(rgb), -1)
     pairs = np.add(flat[0::2], flat[1::2], dtype=np.uint16).reshape(height, width, 2, 3)
@@ -86,5 +81,36 @@ def _halved(rgb: npt.NDArray[np.uint8], scale: Array, offset: Array) -> Array:
     for channel, plane in enumerate(out):
         np.add(pairs[:, :, 0, channel], pairs[:, :, 1, channel], out=plane)
         plane *= scale[channel] / 4
-        plane += offset[channel]
     return out
+
+
+def _rows_apart(rgb: npt.NDArray[np.uint8], height: int, scale: Array) -> Array:
+    """uint8 (H, W, 3) -> float32 (3, height, W), times scale (3,)."""
+    width = rgb.shape[1]
+    flat = rgb.reshape(len(rgb), -1)
+    rows = np.empty((height, width, 3), np.float32)
+    for band in bands(len(rgb), height, _ROWS):
+        part = rows[band.start : band.stop].reshape(-1, 3 * width)
+        np.matmul(band.weights, flat[band.first : band.last].astype(np.float32), out=part)
+    apart = np.empty((3, height, width), np.float32)
+    for channel, plane in enumerate(apart):
+        np.multiply(rows[:, :, channel], scale[channel], out=plane)
+    return apart
+
+
+def _rows(image: Array, height: int) -> Array:
+    """(3, H, W) -> (3, height, W)."""
+    out = np.empty((3, height, image.shape[2]), np.float32)
+    for band in bands(image.shape[1], height, _ROWS):
+        np.matmul(band.weights, image[:, band.first : band.last], out=out[:, band.start : band.stop])
+    return out
+
+
+def _columns(image: Array, width: int) -> Array:
+    """(3, H, W) -> (3, H, width)."""
+    height, n_in = image.shape[1:]
+    flat = image.reshape(3 * height, n_in)
+    out = np.empty((3 * height, width), np.float32)
+    for band in bands(n_in, width, _COLUMNS):
+        np.matmul(flat[:, band.first : band.last], band.weights.T, out=out[:, band.start : band.stop])
+    return out.reshape(3, height, width)

@@ -28,7 +28,7 @@ from fastgaze.training.prepare import write_json
 from fastgaze.training.prune import narrow_to, prune_while_training, trace
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.teacher import fit_folds, fit_readout, is_dead, mean_maps, save_teacher
-from fastgaze.training.variants import variants
+from fastgaze.training.variants import KEY, variants
 from fastgaze.training.workshop import Workshop
 
 Say = Callable[[str], None]
@@ -41,7 +41,7 @@ def teacher_file(workshop: Workshop) -> Path:
 
 def maps_file(workshop: Workshop, run: str = "teacher", variants: bool = False) -> Path:
     """A run's maps of the large set or of its variants; ``teacher`` is the ensemble."""
-    return workshop.runs / run / f"{'variants' if variants else 'maps'}-{len(workshop.large)}.npy"
+    return workshop.runs / run / f"{KEY if variants else 'maps'}-{len(workshop.large)}.npy"
 
 
 def train_teacher(config: Config, say: Say, report: Report | None = None) -> GazeEnsemble:
@@ -124,11 +124,15 @@ def teacher_maps(workshop: Workshop, runs: Sequence[str] = ("teacher",), variant
     """The mean of the maps of one teacher or several, float16 (n, h, w) relative to uniform."""
     if not runs:
         raise ArgumentError("mixture: teachers is empty; name at least one run, such as 'teacher'")
+    if variants and "teacher" in runs:
+        raise ArgumentError(
+            "mixture: the ensemble has maps of photographs only; set variants = 0 or name students in teachers, "
+            "such as teachers = ['densegaze-m']"
+        )
     paths = [maps_file(workshop, run, variants) for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if not path.is_file():
-            asked = f"maps {workshop.runs / run}{' --variants' if variants else ''}"
-            verb = "teacher" if run == "teacher" and not variants else asked
+            verb = "teacher" if run == "teacher" else f"maps {workshop.runs / run}{' --variants' if variants else ''}"
             raise ArgumentError(f"no teacher maps at {path}; first: fastgaze {verb} --config ...")
     files = [np.load(path, mmap_mode="r") for path in paths]
     if len(files) == 1:

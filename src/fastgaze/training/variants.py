@@ -1,7 +1,8 @@
-"""Pictures that are no photographs: each training image changed in one of several ways, for a teacher to label.
+"""Pictures that are no plain photographs: each training image changed in one of several ways, for a teacher to label.
 
-A small student knows what its images showed it. Drawings, old prints, noise and low resolution are cheap to make from
-photographs, and a larger student that stays right on them can say where people would look.
+A small student knows what its images showed it. Drawings, old prints, noise, low resolution, other distances, frames
+and puzzles are cheap to make from photographs, and a larger student that stays right on them can say where people would
+look.
 """
 
 from collections.abc import Callable
@@ -61,7 +62,42 @@ def upside_down(image: Image.Image, rng: np.random.Generator) -> Image.Image:
     return image.transpose(Image.Transpose.ROTATE_180)
 
 
-CHANGES: tuple[Change, ...] = (grey, coarse, noisy, drawn, flat, tinted, upside_down)
+def zoomed(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """A window of 0.4 to 0.8 of the sides, as large as the whole was."""
+    share = rng.uniform(0.4, 0.8)
+    width, height = share * image.width, share * image.height
+    left, top = rng.uniform(0, image.width - width), rng.uniform(0, image.height - height)
+    return image.resize(image.size, Image.Resampling.BICUBIC, (left, top, left + width, top + height))
+
+
+def framed(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """Smaller, 0.4 to 0.9 of each side, somewhere on a plain ground."""
+    width, height = (round(side * rng.uniform(0.4, 0.9)) for side in image.size)
+    ground = rng.choice(np.array([0, 127, 255])) if rng.uniform() < 0.7 else rng.integers(0, 256, 3)
+    canvas = Image.new("RGB", image.size, tuple(np.broadcast_to(ground, 3).tolist()))
+    place = (int(rng.integers(image.width - width + 1)), int(rng.integers(image.height - height + 1)))
+    canvas.paste(image.resize((width, height), Image.Resampling.BICUBIC), place)
+    return canvas
+
+
+def jumbled(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """Cut into 2 to 4 tiles a side, put together in another order."""
+    tiles = int(rng.integers(2, 5))
+    width, height = image.width // tiles, image.height // tiles
+    order = rng.permutation(tiles * tiles)
+    canvas = image.copy()
+    for place, tile in enumerate(order.tolist()):
+        left, top = (tile % tiles) * width, (tile // tiles) * height
+        cut = image.crop((left, top, left + width, top + height))
+        canvas.paste(cut, ((place % tiles) * width, (place // tiles) * height))
+    return canvas
+
+
+IN_PLACE: tuple[Change, ...] = (grey, coarse, noisy, drawn, flat, tinted)
+"""Changes that leave everything where it was."""
+CHANGES: tuple[Change, ...] = (*IN_PLACE, upside_down, zoomed, framed, jumbled)
+# In the names of files made from them: more kinds of changes make other pictures.
+KEY = f"variants{len(CHANGES)}"
 
 
 def variant(pixels: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
@@ -73,7 +109,7 @@ def variant(pixels: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
 def variants(data: PreparedSet, cache: Path) -> NDArray[np.uint8]:
     """The variants of all images, uint8 (n, H, W, 3), memory-mapped, made now if they are not in ``cache``."""
     height, width = data.size
-    file = cache / f"{data.name.replace('/', '-')}-{height}x{width}-variants.npy"
+    file = cache / f"{data.name.replace('/', '-')}-{height}x{width}-{KEY}.npy"
     if not file.is_file():
         with replacing(file) as part:
             made = np.lib.format.open_memmap(part, "w+", np.uint8, data.images.shape)
