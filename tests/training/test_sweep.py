@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fastgaze.errors import ArgumentError
+from fastgaze.training.config import SweepSettings
 from fastgaze.training.prune import PruneSettings
-from fastgaze.training.sweep import Point, SweepSettings, open_study, pareto, run_sweep
+from fastgaze.training.sweep import Point, open_study, pareto, run_sweep
 
 MAPS = 2803
 BASE = PruneSettings(steps=3)
@@ -91,7 +92,8 @@ def postgres() -> Iterator[str]:
 _WORKER = """
 import sys, time
 from pathlib import Path
-from fastgaze.training.sweep import SweepSettings, run_sweep
+from fastgaze.training.config import SweepSettings
+from fastgaze.training.sweep import run_sweep
 from tests.training.test_sweep import BASE, MAPS, arithmetic_trial
 def trial(settings, folder):
     time.sleep(0.05)

@@ -5,6 +5,7 @@
 [student]             # distillation: [student.mixture], [student.fit]
 [prune]               # pruning while training
 [tune]                # fine-tuning of what pruning left
+[sweep]               # random search: what is drawn
 """
 
 import tomllib
@@ -54,6 +55,20 @@ class TuneSettings:
 
 
 @dataclass(frozen=True)
+class SweepSettings:
+    """What is drawn at random, log-uniformly for beta and uniformly for the share of maps.
+
+    beta: nats per GFLOP at 640x480; the paper searched 3e-4 to 3e-1.
+    removed: share of the maps to remove.
+    unregularised: share of trials with beta = 0, so that both fronts can be compared.
+    """
+
+    beta: tuple[float, float] = (3e-4, 3e-1)
+    removed: tuple[float, float] = (0.3, 0.95)
+    unregularised: float = 0.25
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything from data to the last fine-tuning."""
 
@@ -62,6 +77,7 @@ class Config:
     student: StudentSettings = field(default_factory=StudentSettings)
     prune: PruneSettings = field(default_factory=lambda: PruneSettings(marks=(10.7, 3.0, 1.3, 0.9)))
     tune: TuneSettings = field(default_factory=TuneSettings)
+    sweep: SweepSettings = field(default_factory=SweepSettings)
 
     def with_fit(self, steps: int | None = None, scale: float | None = None) -> "Config":
         """The same with other settings for students, new ones and those that are fine-tuned."""
@@ -83,7 +99,7 @@ def read_config(path: Path) -> Config:
         raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
     config = _build(Config, values, str(path))
     workshop = _build(Workshop, values["workshop"] | _absolute(values["workshop"], path.parent), f"{path}: workshop")
-    return Config(workshop, config.teacher, config.student, config.prune, config.tune)
+    return replace(config, workshop=workshop)
 
 
 def _absolute(section: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -14,24 +14,10 @@ from fastgaze.errors import ArgumentError, require
 from fastgaze.models.checkpoint import load_checkpoint
 from fastgaze.models.cost import flops
 from fastgaze.models.gaze import GazeModel
-from fastgaze.training.config import Config
+from fastgaze.training.config import Config, SweepSettings
 from fastgaze.training.prune import REFERENCE, PruneSettings
 
 Trial = Callable[[PruneSettings, Path], tuple[float, float]]  # settings, folder -> validation loss, GFLOP
-
-
-@dataclass(frozen=True)
-class SweepSettings:
-    """What is drawn at random, log-uniformly for beta and uniformly for the share of maps.
-
-    beta: nats per GFLOP at 640x480; the paper searched 3e-4 to 3e-1.
-    removed: share of the maps to remove.
-    unregularised: share of trials with beta = 0, so that both fronts can be compared.
-    """
-
-    beta: tuple[float, float] = (3e-4, 3e-1)
-    removed: tuple[float, float] = (0.3, 0.95)
-    unregularised: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ def run_sweep(
 
     def objective(drawn: Any) -> tuple[float, float]:
         chosen = draw(drawn, maps, base, settings)
-        out = folder / f"trial{drawn.number}"
+        out = folder / f"trial{drawn.number}-{chosen.objective}"
         loss, gflop = trial(chosen, out)
         drawn.set_user_attr("checkpoint", str(out))
         if report:

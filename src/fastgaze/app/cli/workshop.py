@@ -145,7 +145,7 @@ def sweep(
     """Random search over beta and the number of pruned maps; several workers may share one study."""
     settings = _read(config)
     from fastgaze.evaluation.figures import pareto_figure
-    from fastgaze.training.sweep import Point, SweepSettings, pareto, run_sweep, student_trial, summary
+    from fastgaze.training.sweep import Point, pareto, run_sweep, student_trial, summary
 
     out_folder.mkdir(parents=True, exist_ok=True)
 
@@ -154,7 +154,7 @@ def sweep(
 
     trial, maps = student_trial(settings, start)
     url = storage or f"sqlite:///{out_folder.resolve() / 'study.db'}"
-    found = run_sweep(trial, maps, settings.prune, SweepSettings(), url, study, trials, out_folder, report)
+    found = run_sweep(trial, maps, settings.prune, settings.sweep, url, study, trials, out_folder, report)
     front = {point.number for point in pareto(found)}
     pareto_figure([(p.gflop, p.loss, p.objective) for p in found], out_folder / "pareto.png")
     if json:
