@@ -40,7 +40,7 @@ def document(inputs: Inputs, images: Path | None = None) -> list[Block]:
         *figure3(inputs, images),
         *figure4(inputs, images),
         *table2(inputs),
-        *beyond(inputs),
+        *beyond(inputs, images),
     ]
 
 

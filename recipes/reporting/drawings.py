@@ -100,7 +100,7 @@ METRICS = {
 KINDS = {
     "unpruned": ("s", "unpruned"),
     "shipped": ("^", "shipped"),
-    "regularised": ("o", "β*"),
+    "regularised": ("o", "β > 0"),
     "unregularised": ("o", "β = 0"),
     "frozen": ("x", "β*, frozen costs"),
 }

@@ -57,8 +57,8 @@ def _caption(inputs: Inputs, models: dict[str, Record]) -> str:
         f"at the models' working size (240x320 unless said). Time: median CPU milliseconds of network and tail for one "
         f"384x512 input, one thread, {timing['rounds']} interleaved rounds; onnxruntime fp32 for students and peer. "
         f"{machine(timing['machine'])}. Lines: Pareto fronts, broad for the shipped models, "
-        "dashed for β = 0. Circles and crosses are snapshots of comparison runs, tuned alike; the shipped models were "
-        "tuned longer, so compare circles with circles."
+        "dashed for β = 0. Circles are trials of the random search (FastGaze) and snapshots of comparison runs "
+        "(DenseGaze), tuned alike; the shipped models were tuned longer, so compare circles with circles."
     )
 
 

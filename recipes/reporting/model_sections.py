@@ -1,11 +1,13 @@
 """Table 2, and what the paper does not have: our engines' speed, and what counting the cost is worth at equal cost."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 
+from fastgaze.evaluation.figures import pareto_figure
 from reporting import paper
-from reporting.document import Block, Command, Heading, Table, Text
+from reporting.document import Block, Command, Heading, Picture, Table, Text
 from reporting.gaze_sections import PROTOCOL
 from reporting.inputs import COMMANDS, Inputs, Record, machine, missing
 
@@ -64,7 +66,12 @@ def _measured(front: Record, models: dict[str, Record]) -> list[Block]:
 
 
 def is_mark(name: str) -> bool:
-    """Whether a model is a snapshot of a comparison run, such as star-10, and not one with a name of its own."""
+    """Whether a model is one of many, a comparison's snapshot such as star-10 or a trial, without a name of its own."""
+    return is_snapshot(name) or re.fullmatch(r"sweep-\d+-(?:beta|none)", name) is not None
+
+
+def is_snapshot(name: str) -> bool:
+    """Whether a model is a snapshot of a comparison run: star-10, densegaze-none-10."""
     return re.fullmatch(r"(?:densegaze-)?(?:star|none|frozen)-[\d.]+", name) is not None
 
 
@@ -96,17 +103,22 @@ def _cost_words(models: dict[str, Record]) -> str:
 # Beyond the paper
 
 
-def beyond(inputs: Inputs) -> list[Block]:
-    """Engines and precisions; and beta at equal cost."""
+def beyond(inputs: Inputs, images: Path | None) -> list[Block]:
+    """Engines and precisions; beta at equal cost; the random search."""
     blocks: list[Block] = [Heading("Beyond the paper")]
     blocks.append(Heading("Engines and precisions", 3))
     speed = inputs.read("speed")
     blocks += [missing("speed", "speed of what is bundled, by engine")] if speed is None else _speed(speed)
     blocks.append(Heading("What counting the cost is worth, at equal cost", 3))
-    compared = {name: facts for name, facts in inputs.models("salicon-val").items() if is_mark(name)}
-    if not compared:
-        return [*blocks, missing("front", "snapshots of the comparison runs (runs/front)")]
-    return [*blocks, *_equal_cost(inputs, compared), *inputs.difference("beyond")]
+    compared = {name: facts for name, facts in inputs.models("salicon-val").items() if is_snapshot(name)}
+    if compared:
+        blocks += _equal_cost(inputs, compared)
+    else:
+        blocks.append(missing("front", "snapshots of the comparison runs (runs/front)"))
+    blocks.append(Heading("Random search over β and the number of maps", 3))
+    sweep = inputs.read("sweep")
+    blocks += [missing("sweep", "the random search")] if sweep is None else _sweep(sweep, images)
+    return [*blocks, *inputs.difference("beyond")]
 
 
 def _speed(record: Record) -> list[Block]:
@@ -155,10 +167,10 @@ def _equal_cost(inputs: Inputs, compared: dict[str, Record]) -> list[Block]:
     order = sorted(compared, key=lambda name: -compared[name]["gflop_640x480"])
     rows = tuple(_snapshot(inputs, name, compared[name]) for name in order)
     words = (
-        "One pruning run each from the same unpruned student, snapshots tuned alike (`tuebingen`, own centre bias). "
-        f"The paper reports speed-ups of up to {paper.SPEEDUP_REGULARISED}x for the same AUC."
+        "One pruning run each from the family's unpruned student (FastGaze after 300 steps), snapshots tuned alike "
+        "(`tuebingen`, own centre bias)."
     )
-    return [Text(words), Table(header, rows), Text(_gain(inputs, compared))]
+    return [Text(words), Table(header, rows), Text(_gain(compared))]
 
 
 def _snapshot(inputs: Inputs, name: str, facts: Record) -> tuple[str, ...]:
@@ -175,33 +187,74 @@ def _snapshot(inputs: Inputs, name: str, facts: Record) -> tuple[str, ...]:
     )
 
 
-def _gain(inputs: Inputs, compared: dict[str, Record]) -> str:
-    """How much more GFLOP and time the others need for the bits of each snapshot of beta*, by interpolation."""
-    parts = []
-    for kind in ("unregularised", "frozen"):
-        for measure, shown in (("gflop", "GFLOP"), ("ms", "milliseconds")):
-            ratios = savings(inputs, compared, kind, measure)
-            if ratios:
-                parts.append(f"{KINDS[kind]} needs {min(ratios):.2f} to {max(ratios):.2f} times the {shown} of β*")
-    return (
-        f"For the same log-likelihood on SALICON val {'; '.join(parts)}." if parts else "Too few snapshots to compare."
+def _gain(compared: dict[str, Record]) -> str:
+    """How many more bits beta* has than the others at the same mark of cost, within its family."""
+    bits: dict[tuple[str, str], dict[str, float]] = {}
+    for name, facts in compared.items():
+        place = facts["family"], name.rsplit("-", 1)[1]
+        bits.setdefault(place, {})[facts["kind"]] = facts["scores"]["salicon-val"]["means"]["log_likelihood_bits"]
+    parts = [
+        f"{family} at {mark} GFLOP {own['regularised'] - own[kind]:+.3f} over {KINDS[kind]}"
+        for (family, mark), own in bits.items()
+        for kind in ("unregularised", "frozen")
+        if kind in own and "regularised" in own
+    ]
+    return f"Bits of β* on SALICON val: {'; '.join(parts)}." if parts else "Too few snapshots to compare."
+
+
+# Random search
+
+
+def _sweep(record: Record, images: Path | None) -> list[Block]:
+    points = record["points"]
+    if images is not None:
+        images.mkdir(parents=True, exist_ok=True)
+        pareto_figure([(p["gflop"], p["loss"], p["objective"]) for p in points], images / "sweep.png")
+    drawn = {kind: [p for p in points if p["objective"] == kind] for kind in ("beta", "none")}
+    caption = (
+        f"{len(points)} trials from `fastgaze-l` (`recipes/sweep.toml`), {len(drawn['none'])} of them with β = 0: "
+        "pruned down to a drawn number of maps, tuned for 200 steps, validation loss on 200 images of SALICON val. "
+        "Lines: Pareto fronts."
     )
+    header = ("trial", "β, nats per GFLOP", "removed maps", "GFLOP at 640x480", "loss, nats", "on the front of all")
+    rows = tuple(
+        (
+            str(p["number"]),
+            f"{p['beta']:.2g}",
+            str(p["removed"]),
+            f"{p['gflop']:.2f}",
+            f"{p['loss']:.4f}",
+            "yes" if p["number"] in record["pareto"] else "",
+        )
+        for p in points
+    )
+    ratios = cost_ratios(*([(p["loss"], p["gflop"]) for p in drawn[kind]] for kind in ("beta", "none")))
+    blocks: list[Block] = [Picture("images/results/sweep.png", caption), Table(header, rows)]
+    if ratios:
+        blocks.append(
+            Text(
+                f"For the same loss β = 0 needs {min(ratios):.2f} to {max(ratios):.2f} times the GFLOP of the front "
+                f"with β > 0 (its {len(ratios)} points within the range of the other). The paper reports speed-ups of "
+                f"up to {paper.SPEEDUP_REGULARISED}x for the same AUC."
+            )
+        )
+    return [*blocks, Command(COMMANDS["sweep"])]
 
 
-def savings(inputs: Inputs, compared: dict[str, Record], kind: str, measure: str) -> list[float]:
-    """Cost of ``kind`` over the cost of beta* at equal bits, for the snapshots of beta* within the other's range."""
-
-    def curve(wanted: str) -> list[tuple[float, float]]:
-        points = []
-        for name, facts in compared.items():
-            cost = facts["gflop_640x480"] if measure == "gflop" else inputs.milliseconds(name)
-            if facts["kind"] == wanted and cost is not None:
-                points.append((facts["scores"]["salicon-val"]["means"]["log_likelihood_bits"], float(np.log(cost))))
-        return sorted(points)
-
-    other = curve(kind)
-    if len(other) < 2:
+def cost_ratios(ours: list[tuple[float, float]], others: list[tuple[float, float]]) -> list[float]:
+    """(loss, cost) of two searches -> cost of the others' front over each point of our front that lies in its range."""
+    front = _front(others)
+    if len(front) < 2:
         return []
-    bits, costs = (np.array(column) for column in zip(*other, strict=True))
-    inside = [(b, c) for b, c in curve("regularised") if bits[0] <= b <= bits[-1]]
-    return [float(np.exp(np.interp(b, bits, costs) - c)) for b, c in inside]
+    losses, costs = (np.array(column) for column in zip(*front, strict=True))
+    inside = [(loss, cost) for loss, cost in _front(ours) if losses[0] <= loss <= losses[-1]]
+    return [float(np.exp(np.interp(loss, losses, np.log(costs))) / cost) for loss, cost in inside]
+
+
+def _front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """(loss, cost) that no other beats in both, by loss."""
+    front: list[tuple[float, float]] = []
+    for loss, cost in sorted(points):
+        if not front or cost < front[-1][1]:
+            front.append((loss, cost))
+    return front
