@@ -107,3 +107,12 @@ def test_a_network_that_was_not_measured_is_refused() -> None:
     narrow = LatencyTable.measure(graph, (12, 16), blocks_of_16, engine="toy")
     with pytest.raises(PruningError, match="more than the 39"):
         narrow.milliseconds(LayerShape(3, 40, 12, 16, (3, 3), (1, 1)))
+
+
+def test_the_narrowest_width_is_read_where_the_widest_corner_was_not_measured() -> None:
+    net = nn.Sequential(nn.Conv2d(64, 32, 1), nn.Conv2d(32, 128, 1), nn.Conv2d(128, 4, 1))
+    graph = ChannelGraph.trace(net, torch.zeros(1, 64, 12, 16))
+    table = LatencyTable.measure(graph, (12, 16), blocks_of_16, engine="toy")
+    for inside, out in ((1, 100), (32, 1), (1, 1)):
+        milliseconds = table.milliseconds(LayerShape(inside, out, 12, 16, (1, 1), (1, 1)))
+        assert 0 < milliseconds < float("inf"), (inside, out)

@@ -137,3 +137,44 @@ def test_fisher_pruning_hurts_less_than_random_pruning() -> None:
         removed[signal is None] = set(pruner.prune(8).maps)
     assert removed[True] == set(range(0, 16, 2))
     assert removed[False] != removed[True]
+
+
+def test_a_run_that_its_loss_ended_ends_there_again(tmp_path: Path) -> None:
+    _, pruner, step = workshop()
+    free = run(pruner, step, Until(maps=9), steps=3, maps=2)
+    losses = [removal.loss or 0.0 for removal in free.removals]
+    budget = max(losses[:2]) + 1e-6  # ends the run after some rounds
+    torch.manual_seed(5)
+    histories = []
+    for _ in range(2):
+        _, pruner, step = workshop()
+        torch.manual_seed(5)
+        until = Until(loss=budget, maps=9)
+        histories.append(run(pruner, step, until, steps=3, maps=2, checkpoint=tmp_path / "run.safetensors"))
+    assert histories[0] == histories[1]
+
+
+def test_a_run_that_only_masks_can_be_resumed(tmp_path: Path) -> None:
+    file = tmp_path / "run.safetensors"
+
+    def masking() -> tuple[nn.Module, Pruner]:
+        net, x = make("prelu", batch=4)
+        pruner = Pruner(ChannelGraph.trace(net, x), compacting=False)
+        return net, pruner
+
+    _, x = make("prelu", batch=4)
+    outputs = []
+    for maps in (15, 15, 12):
+        net, pruner = masking()
+
+        def step(_number: int, net: nn.Module = net, pruner: Pruner = pruner) -> float:
+            with pruner.observe():
+                loss = image_losses(net, x).mean()
+                loss.backward()
+            return float(loss.detach())
+
+        run(pruner, step, Until(maps=maps), steps=1, checkpoint=file)
+        assert pruner.maps_left == maps
+        outputs.append(net(x).detach())
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])

@@ -72,3 +72,51 @@ def test_misuse_is_refused() -> None:
         net(x)
     with pytest.raises(PruningError, match="zero padding given as numbers"):
         ParameterPruner(nn.Sequential(nn.Conv2d(3, 3, 3, padding="same")))
+
+
+def test_a_frozen_layer_is_measured_like_the_others() -> None:
+    net, x = make("lenet", batch=3, dtype=torch.float64)
+    whole, frozen = ParameterPruner(net), ParameterPruner(net)
+    for pruner, trained in ((whole, True), (frozen, False)):
+        net[0].requires_grad_(trained)
+        with pruner.observe():
+            image_losses(net, x).mean().backward()
+    for name, expected in whole.delta_loss().items():
+        assert torch.allclose(frozen.delta_loss()[name], expected), name
+
+
+class _Twice(nn.Module):
+    """One linear layer, called two times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(self.layer(x))
+        return out
+
+
+@pytest.mark.parametrize(
+    ("net", "shape", "message"),
+    [
+        (_Twice(), (3, 4), "layer ran twice inside observe"),
+        (nn.Sequential(nn.Linear(4, 2)), (3, 5, 4), r"0 reads \(3, 5, 4\)"),
+        (nn.TransformerEncoderLayer(4, 1, 8, batch_first=True), (3, 5, 4), "reads|out_proj got no gradient"),
+    ],
+    ids=["called twice", "more than features", "attention"],
+)
+def test_what_cannot_be_measured_is_refused_and_not_taken_for_worthless(
+    net: nn.Module, shape: tuple[int, ...], message: str
+) -> None:
+    pruner = ParameterPruner(net)
+    with pytest.raises(PruningError, match=message), pruner.observe():
+        net(torch.randn(shape)).square().mean().backward()
+    assert pruner.images == 0
+
+
+def test_a_layer_that_does_not_run_is_named() -> None:
+    net = nn.ModuleDict({"used": nn.Linear(4, 2), "spare": nn.Linear(4, 2)})
+    pruner = ParameterPruner(net)
+    with pytest.raises(PruningError, match="spare got no gradient"), pruner.observe():
+        net["used"](torch.randn(3, 4)).square().mean().backward()

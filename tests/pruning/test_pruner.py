@@ -232,3 +232,22 @@ def test_a_signal_that_is_not_a_number_is_refused() -> None:
         (image_losses(net, x).mean() * float("nan")).backward()
     with pytest.raises(PruningError, match="not a number"):
         pruner.prune()
+
+
+def test_a_width_that_grouped_maps_cannot_give_is_refused_before_anything_is_removed() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 1, groups=4), nn.Conv2d(8, 2, 1))
+    x = torch.randn(2, 3, 6, 6)
+    pruner = Pruner(ChannelGraph.trace(net, x))
+    with pruner.observe():
+        net(x).square().mean().backward()
+    for widths in ({"0": 5}, {"2": 1}):
+        with pytest.raises(PruningError, match="cannot be narrowed"):
+            pruner.narrow(widths)
+    assert pruner.maps_left == len(pruner.graph.maps)
+
+
+def test_a_network_without_prunable_maps_is_told_apart_from_a_missing_backward_pass() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 2, 1))
+    pruner = Pruner(ChannelGraph.trace(net, torch.randn(1, 3, 4, 4)))
+    with pytest.raises(PruningError, match="no map that can be pruned"), pruner.observe():
+        net(torch.randn(1, 3, 4, 4)).square().mean().backward()

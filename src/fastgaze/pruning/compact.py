@@ -1,6 +1,7 @@
 """Physical removal: slice parameters, buffers and optimizer state so that an ordinary smaller network remains."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ def compact(graph: ChannelGraph, optimizers: Sequence[Optimizer] = ()) -> None:
     Parameters are replaced, and with them their entries and states (momentum, Adam moments) in ``optimizers``.
     requires_grad, gradients, dtype and memory format are kept.
     """
+    check_states(graph, optimizers)
     for layer in graph.layers:
         keep_out, keep_in = graph.alive[layer.outputs], graph.alive[layer.inputs]
         if not (bool(keep_out.all()) and bool(keep_in.all())):
@@ -25,12 +27,25 @@ def compact(graph: ChannelGraph, optimizers: Sequence[Optimizer] = ()) -> None:
             layer.outputs, layer.inputs = layer.outputs[keep_out], layer.inputs[keep_in]
 
 
+def check_states(graph: ChannelGraph, optimizers: Sequence[Optimizer]) -> None:
+    """Refuse optimizers whose states cannot be sliced, before anything is."""
+    for parameter in (p for layer in graph.layers for p in layer.module.parameters(recurse=False)):
+        for optimizer in optimizers:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if _is_sliced(value) and value.shape != parameter.shape:
+                    what = f"{type(optimizer).__name__} keeps {key} of shape {tuple(value.shape)}"
+                    raise PruningError(
+                        f"{what} for a parameter {tuple(parameter.shape)}; pruning slices states of the parameter's "
+                        "shape (SGD, Adam, AdamW, RMSprop)"
+                    )
+
+
 def _slice_layer(layer: Layer, keep_out: Tensor, keep_in: Tensor, optimizers: Sequence[Optimizer]) -> None:
     out = keep_out.nonzero().flatten()
     if layer.reads:
         inside = keep_in[: len(keep_in) // layer.groups].nonzero().flatten()
         _replace(layer.module, "weight", lambda t: _take(_take(t, 0, out), 1, inside), optimizers)
-    elif len(out) != len(keep_out) and not _is_shared_slope(layer.module):
+    elif len(out) != len(keep_out):
         _replace(layer.module, "weight", lambda t: _take(t, 0, out), optimizers)
     if len(out) != len(keep_out):
         _replace(layer.module, "bias", lambda t: _take(t, 0, out), optimizers)
@@ -40,11 +55,6 @@ def _slice_layer(layer: Layer, keep_out: Tensor, keep_in: Tensor, optimizers: Se
 
 def _take(tensor: Tensor, dim: int, index: Tensor) -> Tensor:
     return tensor.index_select(dim, index.to(tensor.device))
-
-
-def _is_shared_slope(module: nn.Module) -> bool:
-    """A PReLU with one slope for all channels has nothing to slice."""
-    return isinstance(module, nn.PReLU) and module.num_parameters == 1
 
 
 def _slice_buffers(module: nn.Module, out: Tensor) -> None:
@@ -65,7 +75,7 @@ def _set_widths(layer: Layer, out: int, inside: int) -> None:
     elif isinstance(module, nn.Linear):
         module.out_features, module.in_features = out, inside
     elif isinstance(module, nn.PReLU):
-        module.num_parameters = 1 if module.num_parameters == 1 else out
+        module.num_parameters = out
     else:
         setattr(module, "num_features", out)  # noqa: B010 (BatchNorm and InstanceNorm)
 
@@ -94,15 +104,9 @@ def _replace_in_optimizer(optimizer: Optimizer, old: nn.Parameter, new: nn.Param
         group["params"] = [new if parameter is old else parameter for parameter in group["params"]]
     if old in optimizer.state:
         state = optimizer.state.pop(old)
-        optimizer.state[new] = {key: _cut_state(optimizer, key, value, old, cut) for key, value in state.items()}
+        optimizer.state[new] = {k: _cut_like(v, cut) if _is_sliced(v) else v for k, v in state.items()}
 
 
-def _cut_state(optimizer: Optimizer, key: str, value: object, old: Tensor, cut: Slice) -> object:
-    if not isinstance(value, Tensor) or value.dim() == 0:
-        return value  # step counters
-    if value.shape != old.shape:
-        what = (
-            f"{type(optimizer).__name__} keeps {key} of shape {tuple(value.shape)} for a parameter {tuple(old.shape)}"
-        )
-        raise PruningError(f"{what}; pruning slices states of the parameter's shape (SGD, Adam, AdamW, RMSprop)")
-    return _cut_like(value, cut)
+def _is_sliced(value: object) -> TypeGuard[Tensor]:
+    """Whether an entry of a state has a value for each of the parameter's; step counters do not."""
+    return isinstance(value, Tensor) and value.dim() > 0

@@ -142,10 +142,10 @@ class _Grid:
 
     def read(self, inside: int, out: int) -> float:
         ins, outs, table = self._ready or self._prepare()
-        (i, ti), (j, tj) = _between(ins, inside), _between(outs, out)
-        low = table[i - 1][j - 1] * (1 - tj) + table[i - 1][j] * tj
-        high = table[i][j - 1] * (1 - tj) + table[i][j] * tj
-        return low * (1 - ti) + high * ti
+        (below, above, t), (left, right, u) = _between(ins, inside), _between(outs, out)
+        low = table[below][left] * (1 - u) + table[below][right] * u
+        high = table[above][left] * (1 - u) + table[above][right] * u
+        return low * (1 - t) + high * t
 
     def _prepare(self) -> tuple[list[int], list[int], list[list[float]]]:
         """Each entry becomes the least of all entries that are as wide or wider in both directions."""
@@ -160,14 +160,14 @@ class _Grid:
         return self._ready
 
 
-def _between(widths: list[int], width: int) -> tuple[int, float]:
-    """The upper neighbour's index and the share of it; below the narrowest measured width, that width itself."""
+def _between(widths: list[int], width: int) -> tuple[int, int, float]:
+    """Indices of both neighbours and the share of the upper one; below the narrowest measured width, that one twice."""
     if width > widths[-1]:
         raise PruningError(f"{width} channels are more than the {widths[-1]} that were measured; measure wider layers")
     k = bisect_left(widths, width)
     if k == 0:
-        return 0, 1.0
-    return k, (width - widths[k - 1]) / (widths[k] - widths[k - 1])
+        return 0, 0, 1.0
+    return k - 1, k, (width - widths[k - 1]) / (widths[k] - widths[k - 1])
 
 
 class Latency:

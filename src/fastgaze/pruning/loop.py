@@ -76,7 +76,8 @@ def run(
         first = (pruner.history.removals[-1].step or 0) if pruner.history.removals else 0
         loss = sum(step(k) for k in range(first, first + steps)) / steps
         if until.spent(loss):
-            break
+            # Not saved: the checkpoint stays between two rounds, and started again the run ends here again.
+            return pruner.history
         removal = pruner.prune(_count(pruner, maps, share, until), to_cost=until.cost)
         pruner.history.removals[-1] = removal = replace(removal, step=first + steps, loss=loss)
         if on_round is not None:
@@ -122,7 +123,10 @@ def load_run(path: Path, pruner: Pruner, model: nn.Module) -> None:
     if metadata.get("format") != FORMAT:
         raise PruningError(f"{path}: not a pruning checkpoint ({FORMAT}); give the file of an earlier run")
     history = History.from_json(json.loads(metadata["history"]))
-    history.replay(pruner.graph, pruner.optimizers)
+    if pruner.compacting:
+        history.replay(pruner.graph, pruner.optimizers)
+    else:
+        pruner.remove(history.removed)
     pruner.history = history
     pruner.statistics.clear()
     model.load_state_dict({name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")})

@@ -66,10 +66,14 @@ class ParameterPruner:
 
     @contextmanager
     def observe(self, reduction: Reduction = "mean") -> Iterator[None]:
-        """Add the squared gradients of the images of one batch: one forward and one backward pass in the block."""
+        """Add the squared gradients of the images of one batch: one forward and one backward pass in the block.
+
+        Every layer must run once: what is not measured would count as worthless and go first.
+        """
+        found: dict[str, dict[str, Tensor]] = {}
         seen: list[int] = []
         handles = [
-            child.register_forward_hook(self._forward_hook(name, reduction, seen))
+            child.register_forward_hook(self._forward_hook(name, reduction, found, seen))
             for name, child in self.layers.items()
         ]
         try:
@@ -80,21 +84,39 @@ class ParameterPruner:
                 handle.remove()
         if not seen:
             raise PruningError("no backward pass reached the network inside observe(); call backward() in the block")
+        if silent := [name for name in self.layers if name not in found]:
+            raise PruningError(
+                f"{silent[0]} got no gradient inside observe(): it did not run, or the loss does not depend on it; "
+                "prune a part of the network without it"
+            )
         self.images += seen[0]
+        for name, squares in found.items():
+            for key, value in squares.items():
+                if f"{name}.{key}" in self.squares:
+                    self.squares[f"{name}.{key}"] += value
 
-    def _forward_hook(self, name: str, reduction: Reduction, seen: list[int]) -> Any:
+    def _forward_hook(
+        self, name: str, reduction: Reduction, found: dict[str, dict[str, Tensor]], seen: list[int]
+    ) -> Any:
         def report(x: Tensor, grad: Tensor) -> None:
+            if name in found:
+                raise PruningError(f"{name} ran twice inside observe(); open one observe() for each batch")
             wide = torch.promote_types(x.dtype, torch.float32)
             seen.append(len(x))
             scale = len(x) ** 2 if reduction == "mean" else 1
-            for key, value in squared_gradients(self.layers[name], x.to(wide), grad.to(wide)).items():
-                if f"{name}.{key}" in self.squares:
-                    self.squares[f"{name}.{key}"] += value * scale
+            squares = squared_gradients(self.layers[name], x.to(wide), grad.to(wide))
+            found[name] = {key: value * scale for key, value in squares.items()}
 
-        def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-            if torch.is_grad_enabled() and output.requires_grad:
-                x = args[0].detach()  # the layer's input: a closure over the output itself would never be freed
-                output.register_hook(lambda grad: report(x, grad))  # type: ignore[no-untyped-call]
+        def after(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+            if not torch.is_grad_enabled():
+                return None
+            x = args[0].detach()  # the layer's input: a closure over the output itself would never be freed
+            if isinstance(module, nn.Linear) and x.dim() != 2:
+                raise PruningError(f"{name} reads {tuple(x.shape)}; a linear layer must read (images, features) here")
+            if not output.requires_grad:  # frozen, behind frozen layers: its gradient is wanted all the same
+                output = output.detach().requires_grad_().clone()
+            output.register_hook(lambda grad: report(x, grad))  # type: ignore[no-untyped-call]
+            return output
 
         return after
 
@@ -115,7 +137,7 @@ class ParameterPruner:
         present = int(torch.isfinite(flat).sum())
         if not 0 < count <= present:
             raise PruningError(f"cannot remove {count} parameters; {present} are present")
-        gone = torch.zeros(len(flat), dtype=torch.bool)
+        gone = torch.zeros_like(flat, dtype=torch.bool)
         gone[torch.topk(flat, count, largest=False).indices] = True
         for name, part in zip(names, torch.split(gone, [self.masks[n].numel() for n in names]), strict=True):
             self.masks[name] &= ~part.view_as(self.masks[name])

@@ -129,6 +129,8 @@ class _Collector:
             self._flush_activity(statistics)
 
     def _flush_gradient(self, statistics: Statistics, reduction: Reduction) -> None:
+        if not any(self.graph.reads_prunable(layer) for layer in self.graph.layers):
+            raise PruningError("the network has no map that can be pruned: all are inputs, outputs or tied to them")
         if not self.products:
             raise PruningError("no backward pass reached the network inside observe(); call backward() in the block")
         ids = torch.cat([self.graph.layers[number].inputs for number in self.products])

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fastgaze.errors import PruningError
-from fastgaze.pruning.compact import compact
+from fastgaze.pruning.compact import check_states, compact
 from fastgaze.pruning.cost import Cost, Flops
 from fastgaze.pruning.graph import ChannelGraph
 from fastgaze.pruning.history import History, Removal
@@ -131,27 +131,39 @@ class Pruner:
         if step < 1:
             raise PruningError(f"cannot align widths to multiples of {step}; give 1 or more, such as 16")
         widths = {layer.name: int(self.graph.alive[layer.outputs].sum()) for layer in self.graph.readers}
-        return self.narrow({name: width - width % step for name, width in widths.items() if width > step})
+        return self._narrow({name: width - width % step for name, width in widths.items() if width > step})
 
     def narrow(self, widths: Mapping[str, int]) -> Removal:
         """Remove the lowest-scored maps of each named layer down to its given width."""
+        return self._narrow(widths, exactly=True)
+
+    def _narrow(self, widths: Mapping[str, int], exactly: bool = False) -> Removal:
         delta_loss = self.delta_loss()
         order = [int(k) for k in self.scores().argsort(stable=True)]
         alive, chosen = self.graph.alive.clone(), list[int]()
         for name, goal in widths.items():
             outputs = self.graph.layer(name).outputs
-            if not 1 <= goal <= int(self.graph.alive[outputs].sum()):
-                have = int(self.graph.alive[outputs].sum())
+            have = int(self.graph.alive[outputs].sum())
+            if not 1 <= goal <= have:
                 raise PruningError(f"{name} has {have} maps and cannot be narrowed to {goal}; give 1 to {have}")
             own = set(outputs.tolist())
             for index in [k for k in order if k in own and self.allowed[k] and alive[k]]:
                 if int(alive[outputs].sum()) > goal:
                     alive[index] = False
                     chosen.append(index)
+        for name, goal in widths.items() if exactly else ():
+            left = int(alive[self.graph.layer(name).outputs].sum())
+            if left != goal:
+                raise PruningError(
+                    f"{name} cannot be narrowed to {goal}, only to {left}: the other maps are outputs, protected, or "
+                    "leave together with maps of other layers"
+                )
         return self._remove(chosen, delta_loss)
 
     def remove(self, indices: Sequence[int]) -> None:
         """Remove these maps; signals are forgotten, nothing is ranked and nothing is recorded."""
+        if self.compacting:
+            check_states(self.graph, self.optimizers)  # a refusal must leave the network whole
         self.graph.mark_removed(indices)
         if self.compacting:
             self.compact()

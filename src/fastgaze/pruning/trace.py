@@ -20,8 +20,9 @@ Channels = list[int]
 _ELEMENTWISE_MODULES: tuple[type[nn.Module], ...] = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Sigmoid, nn.LogSigmoid,
     nn.Tanh, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Softplus, nn.Softsign, nn.Tanhshrink, nn.Threshold,
-    nn.Identity, nn.modules.dropout._DropoutNd,
+    nn.Identity, nn.modules.dropout._DropoutNd, nn.PReLU,  # a PReLU with one slope for all
 )  # fmt: skip
+_WITH_WEIGHT: tuple[type[nn.Module], ...] = (nn.modules.conv._ConvNd, nn.Linear, nn.PReLU, *NORMS)
 _SPATIAL_MODULES: tuple[type[nn.Module], ...] = (
     nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd, nn.modules.pooling._AdaptiveAvgPoolNd,
     nn.modules.pooling._AdaptiveMaxPoolNd, nn.modules.pooling._LPPoolNd, nn.Upsample,
@@ -46,6 +47,8 @@ _BINARY: set[Any] = {
 }  # fmt: skip
 _BINARY_METHODS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "pow", "pow_"}
 _CONCAT: set[Any] = {torch.cat, torch.concat, torch.concatenate}
+# What a network may ask of a tensor with channels besides its values.
+_QUERIES = {"size", "dim", "ndimension", "numel", "is_contiguous", "get_device", "element_size"}
 _SOFTMAX: set[Any] = {F.softmax, F.log_softmax, torch.softmax, torch.log_softmax}
 
 
@@ -113,14 +116,15 @@ class _ChannelInterpreter(fx.Interpreter):
 
     def _follow(self, n: fx.Node, result: Any) -> Channels | None:
         if n.op == "placeholder":
-            channels = self.new_maps(result.shape[1])
-            self.fixed.update(channels)
-            return channels
+            return self._fix(self.new_maps(result.shape[1])) if isinstance(result, Tensor) else None
         if n.op == "output":
             for node in n.all_input_nodes:
                 self.fixed.update(self.channels[node] or [])
             return None
-        if n.op == "get_attr" or not isinstance(result, Tensor):
+        if n.op == "get_attr":
+            return None
+        if not isinstance(result, Tensor):
+            self._follow_query(n)
             return None
         rule = self._module_rule if n.op == "call_module" else self._function_rule
         channels = rule(n)
@@ -130,17 +134,41 @@ class _ChannelInterpreter(fx.Interpreter):
             )
         return channels
 
+    def _follow_query(self, n: fx.Node) -> None:
+        """A result that is no tensor: a size or such. Maps whose number the network reads stay, it would change."""
+        sources = [node for node in n.all_input_nodes if self.channels[node] is not None]
+        if not sources:
+            return
+        is_size = n.target == "size" or (n.target is getattr and n.args[1] == "shape")
+        if not (n.target is getattr or (n.op == "call_method" and n.target in _QUERIES)):
+            raise self.refusal(n, "its result is no single tensor")
+        if n.target == "numel" or (is_size and self._reads_channels(n, len(self.shapes[sources[0]]))):
+            self._fix(self.channels[sources[0]] or [])
+
+    def _reads_channels(self, size: fx.Node, rank: int) -> bool:
+        """Whether the number of channels of a tensor of ``rank`` dimensions is read from its ``size``."""
+        asked = None if size.target is getattr else _argument(size, 1, "dim", None)
+        if asked is not None:
+            return bool(asked % rank == 1)
+        used = [user for user in size.users if user.users]  # unpacking reads all of them
+        parts = [user.args[1] if user.target is operator.getitem else slice(None) for user in used]
+        return any(1 in _indices(part, rank) for part in parts)
+
     def _module_rule(self, n: fx.Node) -> Channels:
         assert isinstance(n.target, str)
         module = self.fetch_attr(n.target)
         channels = self.source(n)
+        if not n.args:
+            raise self.refusal(n, "its input is given by name; give it by position")
+        if "weight" not in module._parameters and isinstance(module, _WITH_WEIGHT):
+            raise self.refusal(n, "its weight is computed (weight_norm and such); make it a parameter again")
         if isinstance(module, nn.modules.conv._ConvNd) and not isinstance(module, nn.modules.conv._ConvTransposeNd):
             return self._conv(n.target, module, channels)
         if isinstance(module, nn.Linear):
             return self._linear(n, module, channels)
         if isinstance(module, NORMS):
             return self._carry(n.target, "norm", channels)
-        if isinstance(module, nn.PReLU):
+        if isinstance(module, nn.PReLU) and module.num_parameters == len(channels):
             return self._carry(n.target, "prelu", channels)
         if isinstance(module, _ELEMENTWISE_MODULES + _SPATIAL_MODULES):
             return channels
@@ -213,14 +241,12 @@ class _ChannelInterpreter(fx.Interpreter):
 
     def _binary(self, n: fx.Node) -> Channels:
         operands = [node for node in n.all_input_nodes if self.channels[node] is not None]
-        constants = [node for node in n.all_input_nodes if node.op == "get_attr"]
         lists = [self.channels[node] or [] for node in operands]
         if not lists or len({len(c) for c in lists}) != 1:
             raise self.refusal(n, "its operands have different numbers of channels")
         if any(len(self.shapes[a]) != len(self.shapes[operands[0]]) for a in operands):
             raise self.refusal(n, "its operands have different numbers of dimensions")
-        if any(torch.Size(self.shapes[c]).numel() > 1 for c in constants) and not self._all_fixed(lists[0]):
-            raise self.refusal(n, "it combines maps with a tensor of the module that pruning would have to slice")
+        self._refuse_constants(n, lists[0])
         for other in lists[1:]:
             self.tie(lists[0], other)
         return lists[0]
@@ -267,7 +293,7 @@ class _ChannelInterpreter(fx.Interpreter):
         return self.source(n)
 
     def _fix(self, channels: Channels) -> Channels:
-        """Softmax couples all channels: they stay."""
+        """These stay: inputs, what a softmax couples, what the network counts."""
         self.fixed.update(channels)
         return channels
 
@@ -276,7 +302,14 @@ class _ChannelInterpreter(fx.Interpreter):
         sources = [node for node in n.all_input_nodes if self.channels[node] is not None]
         if len(sources) != 1:
             raise self.refusal(n, f"it works on {len(sources)} tensors with channels, not on one")
-        return self.channels[sources[0]] or []
+        channels = self.channels[sources[0]] or []
+        self._refuse_constants(n, channels)
+        return channels
+
+    def _refuse_constants(self, n: fx.Node, channels: Channels) -> None:
+        constants = [self.shapes[node] for node in n.all_input_nodes if node.op == "get_attr" and node in self.shapes]
+        if any(torch.Size(shape).numel() > 1 for shape in constants) and not self._all_fixed(channels):
+            raise self.refusal(n, "it combines maps with a tensor of the module that pruning would have to slice")
 
     def refusal(self, n: fx.Node, reason: str = "") -> PruningError:
         what = str(n.target)
@@ -308,3 +341,9 @@ class _ChannelInterpreter(fx.Interpreter):
 
 def _argument(n: fx.Node, position: int, name: str, default: Any) -> Any:
     return n.args[position] if len(n.args) > position else n.kwargs.get(name, default)
+
+
+def _indices(part: Any, rank: int) -> list[int]:
+    """The dimensions that ``shape[part]`` reads."""
+    chosen = list(range(rank))[part]
+    return chosen if isinstance(chosen, list) else [chosen]

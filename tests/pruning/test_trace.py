@@ -1,0 +1,128 @@
+"""What a network may do besides layers: what pruning follows, what it leaves alone, and what it refuses by name."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from fastgaze.errors import PruningError
+from fastgaze.pruning import ChannelGraph, compact, masked
+
+X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Net(nn.Module):
+    """A convolution of six maps, and one that reads them; subclasses do something in between or at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 6, 3, padding=1), nn.Conv2d(6, 4, 1)
+        self.bound = nn.Parameter(torch.zeros(6, 1, 1))
+        self.lstm = nn.LSTM(8, 5)
+
+
+def prunable(net: nn.Module) -> list[str]:
+    """Names of the maps that may go."""
+    return [str(found) for found in ChannelGraph.trace(net, X).maps if found.prunable]
+
+
+class InPieces(Net):
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.last(self.first(x)).chunk(2, 1)  # type: ignore[no-any-return]
+
+
+class Recurrent(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lstm(self.first(x).mean(3))[0]  # type: ignore[no-any-return]
+
+
+class Joined(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.cat(torch.split(self.first(x), 3, 1), 1))  # type: ignore[no-any-return]
+
+
+class ByName(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(input=self.first(x))  # type: ignore[no-any-return]
+
+
+class Bounded(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.clamp(self.first(x), min=self.bound))  # type: ignore[no-any-return]
+
+
+class Normed(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = weight_norm(self.first)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("net", "message"),
+    [
+        (InPieces(), "chunk.*no single tensor"),
+        (Recurrent(), r"LSTM \(lstm\)"),
+        (Joined(), "split.*no single tensor"),
+        (ByName(), r"Conv2d \(last\).*by position"),
+        (Bounded(), "clamp.*a tensor of the module"),
+        (Normed(), r"Conv2d \(first\).*weight is computed"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_what_pruning_would_break_is_refused_by_name(net: nn.Module, message: str) -> None:
+    with pytest.raises(PruningError, match=message):
+        ChannelGraph.trace(net, X)
+
+
+class Counted(Net):
+    """Divides by the root of the number of maps, as attention does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        return self.last(y / y.shape[1] ** 0.5)  # type: ignore[no-any-return]
+
+
+class Unpacked(Net):
+    """Reads the number of maps in passing and does not use it."""
+
+    def forward(self, x: Tensor, scale: float | None = None) -> Tensor:
+        y = self.first(x)
+        _, _, height, width = y.shape
+        y = F.interpolate(y, size=(2 * height, 2 * width))
+        return F.interpolate(self.last(y), size=x.shape[-2:])
+
+
+def test_maps_that_the_network_counts_stay() -> None:
+    assert prunable(Counted()) == []
+
+
+def test_maps_whose_height_and_width_are_read_may_go() -> None:
+    assert len(prunable(Unpacked())) == 6
+
+
+class OneSlope(Net):
+    """One PReLU with a single slope behind layers of different widths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act, self.middle = nn.PReLU(), nn.Conv2d(6, 5, 1)
+        self.last = nn.Conv2d(5, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.act(self.middle(self.act(self.first(x)))))  # type: ignore[no-any-return]
+
+
+def test_layers_that_share_one_slope_are_pruned_apart() -> None:
+    net = OneSlope()
+    graph = ChannelGraph.trace(net, X)
+    assert sum(found.prunable for found in graph.maps) == 11
+    graph.mark_removed([1, 4, 8])
+    with masked(graph):
+        expected = net(X)
+    compact(graph)
+    assert (net.first.out_channels, net.middle.out_channels) == (4, 4)
+    torch.testing.assert_close(net(X), expected)
