@@ -1,6 +1,7 @@
 """``fastgaze roi``: QP offsets for encoders."""
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import err, progress
+from fastgaze.app.cli.common import note, progress
 from fastgaze.errors import ArgumentError
 
 
@@ -44,7 +45,8 @@ def roi(
         frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every))
         _write(bar.track(frames, task_id=task), settings, format, out, interval)
     if format == "ffmpeg" and out is not None:
-        err.print(f"ffmpeg -i {video} -filter_complex_script {out} -map '[out]' -map 0:a? -c:v libx264 OUT.mp4")
+        command = ["ffmpeg", "-i", str(video), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]
+        note(shlex.join([*command, "-c:v", "libx264", "OUT.mp4"]))
 
 
 def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: float) -> None:

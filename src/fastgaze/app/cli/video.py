@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress, TaskID
 
-from fastgaze.app.cli.common import out, print_json, progress
+from fastgaze.app.cli.common import print_json, progress, say
 
 
 def video(
@@ -62,5 +62,5 @@ class Counter:
 
 def _print(target: Path, report: dict[str, Any]) -> None:
     steps = ", ".join(f"{step} {time:.1f}" for step, time in report["milliseconds_per_frame"].items())
-    out.print(f"{target}: {report['frames']} frames, {report['shots']} shots, {report['fps']:.1f} fps")
-    out.print(f"milliseconds a frame: {steps}")
+    say(f"{target}: {report['frames']} frames, {report['shots']} shots, {report['fps']:.1f} fps")
+    say(f"milliseconds a frame: {steps}")
