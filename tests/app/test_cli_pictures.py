@@ -224,6 +224,25 @@ def test_demo_links_to_photographs_of_any_name(
     assert 'src="50%25%20%231.gaze.jpg"' in (tmp_path / "demo" / "index.html").read_text()
 
 
+def test_demo_leaves_photographs_alone_and_takes_no_earlier_result_for_one(
+    bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos, linked, demo = tmp_path / "photos", tmp_path / "linked", tmp_path / "demo"
+    photos.mkdir()
+    linked.symlink_to(photos)
+    Image.new("RGB", (64, 48), "white").save(photos / "a.jpg")
+    before = (photos / "a.jpg").read_bytes()
+    for out in (photos, linked, tmp_path / "demo" / ".." / "photos"):
+        assert run("demo", "--images", photos, "--out", out, "--model", bright_file) == 2
+        assert "give another folder with --out" in capsys.readouterr().err
+    assert [path.name for path in photos.iterdir()] == ["a.jpg"]
+    assert (photos / "a.jpg").read_bytes() == before
+    assert run("demo", "--images", photos, "--out", demo, "--model", bright_file) == 0
+    capsys.readouterr()
+    assert run("demo", "--images", demo, "--out", tmp_path / "again", "--model", bright_file, "--json") == 0
+    assert [row["photo"] for row in json.loads(capsys.readouterr().out)] == ["a"]
+
+
 def test_a_fresh_process_imports_no_torch(photos: Path, bright_file: Path) -> None:
     code = (
         "import sys\nfrom fastgaze.app.cli import main\n"
