@@ -70,6 +70,36 @@ def test_debug_shows_the_traceback() -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["predict", "x.jpg", "--model", "none"],
+        ["crop", "x.jpg", "--ratio", "1:1", "--model", "none"],
+        ["demo", "--model", "none"],
+        ["serve", "--model", "none"],
+        ["bench", "none"],
+        ["video", "none.mp4", "out.mp4"],
+        ["roi", "none.mp4"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_numpy_is_imported_with_the_threads_that_were_asked_for(arguments: list[str]) -> None:
+    code = (
+        "import os, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy':\n"
+        "            print([os.environ.get(f'{blas}_NUM_THREADS') for blas in ('OPENBLAS', 'OMP')])\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "from fastgaze.app.cli import main\n"
+        f"main({[*arguments, '--threads', '3']})"
+    )
+    done = _run("-c", code)
+    assert done.returncode == 2
+    assert "none" in done.stderr
+    assert done.stdout.strip() == "['3', '3']"
+
+
 def test_import_and_version_load_neither_torch_nor_onnxruntime() -> None:
     code = "import sys, fastgaze; print([m for m in ('torch', 'onnxruntime', 'numpy') if m in sys.modules])"
     assert _run("-c", code).stdout.strip() == "[]"

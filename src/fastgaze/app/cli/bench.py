@@ -1,12 +1,11 @@
 """``fastgaze bench``: how fast a model is on this machine."""
 
-import os
 from typing import Annotated, Any
 
 import typer
 
 from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import parse_size, print_json, say
+from fastgaze.app.cli.common import limit_blas, parse_size, print_json, say
 
 
 def bench(
@@ -20,9 +19,7 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Milliseconds, share of the core's peak, cold start and memory; with --against the ratio of two models."""
-    # Read by numpy's BLAS when it is first imported, which is below.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ[variable] = str(threads)
+    limit_blas(threads)
     from fastgaze.evaluation.bench import Setup
     from fastgaze.evaluation.bench import bench as measure
 

@@ -1,6 +1,7 @@
-"""What several verbs share: sizes, JSON, lines of text, tables and progress."""
+"""What several verbs share: threads, sizes, JSON, lines of text, tables and progress."""
 
 import json
+import os
 import re
 import sys
 from typing import Any
@@ -14,6 +15,12 @@ from fastgaze.errors import ArgumentError
 # Names and paths are printed as they are: rich would take [b] for a style and :b: for a picture, in tables too.
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def limit_blas(threads: int | None) -> None:
+    """Threads of numpy's own matrix products, None: as they are. It reads them once: call this before its import."""
+    if threads is not None:
+        os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)))
 
 
 def parse_size(text: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import progress
+from fastgaze.app.cli.common import limit_blas, progress
 from fastgaze.errors import ArgumentError, FastGazeError
 from fastgaze.runtime.suffixes import SUFFIXES
 
@@ -42,8 +42,7 @@ class Job:
 
 def load_model(name: str | None, engine: str, threads: int) -> "Predictor":
     """The model of a verb; call it before anything else imports numpy, whose own threads are set here."""
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(variable, str(threads))
+    limit_blas(threads)
     # Pillow warns about odd files; what matters is reported as one line each.
     warnings.simplefilter("ignore")
     from fastgaze.runtime.predictor import load

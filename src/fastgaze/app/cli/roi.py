@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import note, progress
+from fastgaze.app.cli.common import limit_blas, note, progress
 from fastgaze.errors import ArgumentError
 
 
@@ -31,6 +31,7 @@ def roi(
     threads: Annotated[int | None, typer.Option(help="Of decoder and network each; all cores.")] = None,
 ) -> None:
     """Where an encoder should spend its bits: a grid of QP offsets for every frame."""
+    limit_blas(threads)
     from fastgaze.runtime.predictor import load
     from fastgaze.runtime.roi import Roi, watch_blocks
     from fastgaze.runtime.roi_formats import TEXT

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress, TaskID
 
-from fastgaze.app.cli.common import print_json, progress, say
+from fastgaze.app.cli.common import limit_blas, print_json, progress, say
 
 
 def video(
@@ -23,6 +23,7 @@ def video(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Lay the heat map over a video, the sound copied; an interrupted run leaves a file that plays."""
+    limit_blas(threads)
     from fastgaze.runtime.video import Reader, Watch, render
 
     with Reader(source) as reader:
