@@ -119,7 +119,8 @@ def test_the_centre_bias_can_be_chosen(
     )
     assert json.loads(capsys.readouterr().out)[0]["peaks"][0]["x"] < 48
     assert run("predict", photos / "a.jpg", "--model", bright_file, "--center-bias", "none", "--json") == 0
-    for wrong in ("center", tmp_path / "absent.npy", bright_file):
+    (tmp_path / "broken.npz").write_bytes(b"PK\3\4 and no more")
+    for wrong in ("center", tmp_path / "absent.npy", bright_file, tmp_path / "broken.npz"):
         assert run("predict", photos / "a.jpg", "--model", bright_file, "--center-bias", wrong) == 2
 
 

@@ -56,11 +56,13 @@ def read_bias(text: str) -> "CenterBias":
         return "model"
     if text == "none":
         return None
+    from zipfile import BadZipFile
+
     import numpy as np
 
     try:
         array = np.load(text, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise ArgumentError(f"--center-bias {text!r} is not 'model', 'none' or a readable .npy file") from error
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise ArgumentError(f"--center-bias {text!r} holds no array of floats; give a log density (h, w)")
