@@ -88,6 +88,33 @@ def test_pictures_of_one_file_name_from_two_folders_keep_their_own_results(
     assert np.load(out / "a.jpg-2.npy").shape == (30, 20)
 
 
+def test_a_picture_that_two_arguments_name_is_done_once(
+    photos: Path, bright_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (photos / "broken.jpg").unlink()
+    monkeypatch.chdir(photos)
+    again = (photos, "below", Path("below", "..", "below", "b.png"), photos / "**" / "*.png")
+    assert run("predict", ".", *again, "--model", bright_file) == 0
+    results = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.gaze.png"))
+    assert results == ["a.gaze.png", "below/b.gaze.png"]
+    out = tmp_path / "out"
+    assert run("predict", photos / "below", photos, "--model", bright_file, "--out", out) == 0
+    assert sorted(path.name for path in out.rglob("*.*")) == ["a.gaze.png", "b.gaze.png"]
+
+
+@pytest.mark.parametrize("out", ["crops", "below/crops", "linked/crops"])
+def test_results_in_a_folder_below_the_pictures_are_not_taken_for_pictures(
+    photos: Path, bright_file: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    (photos / "broken.jpg").unlink()
+    (photos / "linked").symlink_to("below")
+    monkeypatch.chdir(photos)
+    for _ in range(2):
+        assert run("crop", ".", "--ratio", "1:1", "--out", out, "--model", bright_file) == 0
+    written = sorted(str(path.relative_to(photos / out)) for path in (photos / out).rglob("*.*"))
+    assert written == ["a.1x1.jpg", "below/b.1x1.png"]
+
+
 def test_json_lists_results_and_errors(photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = run("predict", photos / "*.jpg", "--model", bright_file, "--json", "--output-size", "30x40")
     assert code == 1

@@ -73,9 +73,11 @@ def find_jobs(images: list[str], out: Path | None) -> list[Job]:
     """Every picture that the arguments name, once, in order, with the place of its results."""
     if out is not None and out.exists() and not out.is_dir():
         raise ArgumentError(f"--out {out} is a file; give a folder for the results")
-    found = dict.fromkeys(place for argument in images for place in _expand(argument))
-    paths = [path for path, _ in found]
-    stems = _distinct(paths, [_stem(Path(path), root, out) for path, root in found])
+    found: dict[str, tuple[str, Path]] = {}
+    for path, root in (place for argument in images for place in _expand(argument, out)):
+        found.setdefault(path if path == STDIN else os.path.abspath(path), (path, root))
+    paths = [path for path, _ in found.values()]
+    stems = _distinct(paths, [_stem(Path(path), root, out) for path, root in found.values()])
     return [
         Job(path, path, stem)
         if path != STDIN
@@ -102,24 +104,28 @@ def _stem(path: Path, root: Path, out: Path | None) -> Path:
     return folder / path.stem
 
 
-def _expand(argument: str) -> Iterator[tuple[str, Path]]:
+def _expand(argument: str, out: Path | None) -> Iterator[tuple[str, Path]]:
     """(picture, folder that result paths are relative to) for a file, a folder, a glob or -."""
     if argument == STDIN:
         yield STDIN, Path()
     elif os.path.isdir(argument):
-        found = [(str(path), Path(argument)) for path in _inside(argument)]
+        found = [(str(path), Path(argument)) for path in _inside(argument, out)]
         # An empty folder is reported like a bad picture, so that nothing asked for goes unanswered.
         yield from found or [(argument, Path(argument).parent)]
     elif not os.path.lexists(argument) and (matches := sorted(glob.glob(argument, recursive=True))):
-        yield from (place for match in matches for place in _expand(match))
+        yield from (place for match in matches for place in _expand(match, out))
     else:
         yield argument, Path(argument).parent
 
 
-def _inside(folder: str) -> Iterator[Path]:
-    """Pictures below ``folder`` by suffix, no earlier results, no hidden files; links to folders are not followed."""
+def _inside(folder: str, out: Path | None) -> Iterator[Path]:
+    """Pictures below ``folder`` by suffix; links to folders are not followed.
+
+    Heat maps of an earlier run, hidden files and whatever lies in ``out``, the folder of the results, are left out.
+    """
+    results = None if out is None else os.path.realpath(out)
     for parent, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if os.path.realpath(os.path.join(parent, name)) != results)
         for name in sorted(files):
             path = Path(parent, name)
             if path.suffix.lower() in SUFFIXES and not name.startswith(".") and not path.stem.endswith(MARK):
