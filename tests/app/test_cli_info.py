@@ -64,6 +64,14 @@ def test_a_users_error_is_one_line_and_exit_code_2(arguments: list[str], complai
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_without_arguments_the_help_is_all_that_is_said(arguments: list[str]) -> None:
+    done = _run("-m", "fastgaze", *arguments)
+    assert done.returncode == 2
+    assert "--help" in done.stdout + done.stderr
+    assert "fastgaze:" not in done.stderr
+
+
 def test_debug_shows_the_traceback() -> None:
     done = _run("-m", "fastgaze", "--debug", "info", "nothing")
     assert "Traceback" in done.stderr

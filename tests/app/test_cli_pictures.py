@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fastgaze.app.cli import main
+from fastgaze.app.cli import main, pictures
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -135,6 +136,7 @@ def test_a_picture_goes_through_a_pipe(photos: Path, bright_file: Path) -> None:
     assert json.loads(summary.stdout)[0]["image"] == "stdin"
     bad = fresh("predict", "-", "--model", bright_file, stdin=b"nothing")
     assert (bad.returncode, bad.stdout) == (1, b"")
+    assert bad.stderr.startswith(b"fastgaze: stdin: not a picture in a known format")
 
 
 def test_the_centre_bias_can_be_chosen(
@@ -187,6 +189,15 @@ def test_a_result_that_cannot_be_written_is_told_by_its_name(
     (photos / "a.gaze.png").mkdir()
     assert run("predict", photos / "a.jpg", "--model", bright_file) == 1
     assert f"cannot write {photos / 'a.gaze.png'}: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("verb", "advice"), [("predict", "give --output-size"), ("crop", "scale the picture down")])
+def test_a_map_that_does_not_fit_comes_with_advice_that_the_verb_can_follow(verb: str, advice: str) -> None:
+    def work(_: pictures.Job) -> dict[str, Any]:
+        raise MemoryError
+
+    results, failures = pictures.run_jobs([pictures.Job("a.jpg", "a.jpg", None)], work, verb)
+    assert (results, failures) == ([{"image": "a.jpg", "error": f"a.jpg: not enough memory; {advice}"}], 1)
 
 
 def test_a_missing_picture_and_an_empty_folder_are_exit_code_1(

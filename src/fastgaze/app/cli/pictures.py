@@ -146,17 +146,22 @@ def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) 
                 raise  # the same for every picture: an option out of range, or nobody who reads the results
             except FastGazeError as error:
                 failures += 1
-                _report(job, str(error), results)
+                _report(job, _named(job, error), results)
             except (OSError, MemoryError) as error:  # a result that cannot be written, or a map that does not fit
                 failures += 1
-                _report(job, f"{job.label}: {_reason(error)}", results)
+                _report(job, f"{job.label}: {_reason(error, verb)}", results)
             bar.advance(task)
     return results, failures
 
 
-def _reason(error: OSError | MemoryError) -> str:
+def _named(job: Job, error: FastGazeError) -> str:
+    """The message under the job's own name: the runtime calls a picture from stdin "bytes"."""
+    return f"{job.label}: {str(error).removeprefix('bytes: ')}" if isinstance(job.source, bytes) else str(error)
+
+
+def _reason(error: OSError | MemoryError, verb: str) -> str:
     if isinstance(error, MemoryError):
-        return "not enough memory; give --output-size"
+        return f"not enough memory; {'give --output-size' if verb == 'predict' else 'scale the picture down'}"
     return f"cannot write {error.filename}: {error.strerror}" if error.filename else str(error)
 
 
