@@ -64,10 +64,48 @@ def test_a_users_error_is_one_line_and_exit_code_2(arguments: list[str], complai
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_without_arguments_the_help_is_all_that_is_said(arguments: list[str]) -> None:
+    done = _run("-m", "fastgaze", *arguments)
+    assert done.returncode == 2
+    assert "--help" in done.stdout + done.stderr
+    assert "fastgaze:" not in done.stderr
+
+
 def test_debug_shows_the_traceback() -> None:
     done = _run("-m", "fastgaze", "--debug", "info", "nothing")
     assert "Traceback" in done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["predict", "x.jpg", "--model", "none"],
+        ["crop", "x.jpg", "--ratio", "1:1", "--model", "none"],
+        ["demo", "--model", "none"],
+        ["serve", "--model", "none"],
+        ["bench", "none"],
+        ["video", "none.mp4", "out.mp4"],
+        ["roi", "none.mp4"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_numpy_is_imported_with_the_threads_that_were_asked_for(arguments: list[str]) -> None:
+    code = (
+        "import os, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy':\n"
+        "            print([os.environ.get(f'{blas}_NUM_THREADS') for blas in ('OPENBLAS', 'OMP')])\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "from fastgaze.app.cli import main\n"
+        f"main({[*arguments, '--threads', '3']})"
+    )
+    done = _run("-c", code)
+    assert done.returncode == 2
+    assert "none" in done.stderr
+    assert done.stdout.strip() == "['3', '3']"
 
 
 def test_import_and_version_load_neither_torch_nor_onnxruntime() -> None:

@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fastgaze.app.cli import main
+from fastgaze.app.cli import main, pictures
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -88,6 +89,33 @@ def test_pictures_of_one_file_name_from_two_folders_keep_their_own_results(
     assert np.load(out / "a.jpg-2.npy").shape == (30, 20)
 
 
+def test_a_picture_that_two_arguments_name_is_done_once(
+    photos: Path, bright_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (photos / "broken.jpg").unlink()
+    monkeypatch.chdir(photos)
+    again = (photos, "below", Path("below", "..", "below", "b.png"), photos / "**" / "*.png")
+    assert run("predict", ".", *again, "--model", bright_file) == 0
+    results = sorted(str(path.relative_to(photos)) for path in photos.rglob("*.gaze.png"))
+    assert results == ["a.gaze.png", "below/b.gaze.png"]
+    out = tmp_path / "out"
+    assert run("predict", photos / "below", photos, "--model", bright_file, "--out", out) == 0
+    assert sorted(path.name for path in out.rglob("*.*")) == ["a.gaze.png", "b.gaze.png"]
+
+
+@pytest.mark.parametrize("out", ["crops", "below/crops", "linked/crops"])
+def test_results_in_a_folder_below_the_pictures_are_not_taken_for_pictures(
+    photos: Path, bright_file: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    (photos / "broken.jpg").unlink()
+    (photos / "linked").symlink_to("below")
+    monkeypatch.chdir(photos)
+    for _ in range(2):
+        assert run("crop", ".", "--ratio", "1:1", "--out", out, "--model", bright_file) == 0
+    written = sorted(str(path.relative_to(photos / out)) for path in (photos / out).rglob("*.*"))
+    assert written == ["a.1x1.jpg", "below/b.1x1.png"]
+
+
 def test_json_lists_results_and_errors(photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = run("predict", photos / "*.jpg", "--model", bright_file, "--json", "--output-size", "30x40")
     assert code == 1
@@ -108,6 +136,7 @@ def test_a_picture_goes_through_a_pipe(photos: Path, bright_file: Path) -> None:
     assert json.loads(summary.stdout)[0]["image"] == "stdin"
     bad = fresh("predict", "-", "--model", bright_file, stdin=b"nothing")
     assert (bad.returncode, bad.stdout) == (1, b"")
+    assert bad.stderr.startswith(b"fastgaze: stdin: not a picture in a known format")
 
 
 def test_the_centre_bias_can_be_chosen(
@@ -119,7 +148,8 @@ def test_the_centre_bias_can_be_chosen(
     )
     assert json.loads(capsys.readouterr().out)[0]["peaks"][0]["x"] < 48
     assert run("predict", photos / "a.jpg", "--model", bright_file, "--center-bias", "none", "--json") == 0
-    for wrong in ("center", tmp_path / "absent.npy", bright_file):
+    (tmp_path / "broken.npz").write_bytes(b"PK\3\4 and no more")
+    for wrong in ("center", tmp_path / "absent.npy", bright_file, tmp_path / "broken.npz"):
         assert run("predict", photos / "a.jpg", "--model", bright_file, "--center-bias", wrong) == 2
 
 
@@ -159,6 +189,15 @@ def test_a_result_that_cannot_be_written_is_told_by_its_name(
     (photos / "a.gaze.png").mkdir()
     assert run("predict", photos / "a.jpg", "--model", bright_file) == 1
     assert f"cannot write {photos / 'a.gaze.png'}: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("verb", "advice"), [("predict", "give --output-size"), ("crop", "scale the picture down")])
+def test_a_map_that_does_not_fit_comes_with_advice_that_the_verb_can_follow(verb: str, advice: str) -> None:
+    def work(_: pictures.Job) -> dict[str, Any]:
+        raise MemoryError
+
+    results, failures = pictures.run_jobs([pictures.Job("a.jpg", "a.jpg", None)], work, verb)
+    assert (results, failures) == ([{"image": "a.jpg", "error": f"a.jpg: not enough memory; {advice}"}], 1)
 
 
 def test_a_missing_picture_and_an_empty_folder_are_exit_code_1(
@@ -222,6 +261,25 @@ def test_demo_links_to_photographs_of_any_name(
     assert row["photo"] == "50% #1"
     assert 0 < row["crop"]["mass"] <= 1
     assert 'src="50%25%20%231.gaze.jpg"' in (tmp_path / "demo" / "index.html").read_text()
+
+
+def test_demo_leaves_photographs_alone_and_takes_no_earlier_result_for_one(
+    bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos, linked, demo = tmp_path / "photos", tmp_path / "linked", tmp_path / "demo"
+    photos.mkdir()
+    linked.symlink_to(photos)
+    Image.new("RGB", (64, 48), "white").save(photos / "a.jpg")
+    before = (photos / "a.jpg").read_bytes()
+    for out in (photos, linked, tmp_path / "demo" / ".." / "photos"):
+        assert run("demo", "--images", photos, "--out", out, "--model", bright_file) == 2
+        assert "give another folder with --out" in capsys.readouterr().err
+    assert [path.name for path in photos.iterdir()] == ["a.jpg"]
+    assert (photos / "a.jpg").read_bytes() == before
+    assert run("demo", "--images", photos, "--out", demo, "--model", bright_file) == 0
+    capsys.readouterr()
+    assert run("demo", "--images", demo, "--out", tmp_path / "again", "--model", bright_file, "--json") == 0
+    assert [row["photo"] for row in json.loads(capsys.readouterr().out)] == ["a"]
 
 
 def test_a_fresh_process_imports_no_torch(photos: Path, bright_file: Path) -> None:

@@ -1,5 +1,6 @@
 """The API against a real server on loopback: what it finds, what it refuses, what it promises."""
 
+import base64
 import io
 import logging
 import re
@@ -148,8 +149,6 @@ def test_crops_have_the_ratio_and_keep_what_draws_the_eye(client: httpx.Client) 
 
 
 def test_gaze_gives_the_crops_of_crop_and_the_map_of_png_when_asked(client: httpx.Client) -> None:
-    import base64
-
     content = encoded(picture())
     together = client.post("/v1/gaze", params={"ratio": ["4:5", "3:1"], "n": 2, "heat": "true"}, content=content)
     crops = client.post("/v1/crop", params={"ratio": "4:5,3:1", "n": 2}, content=content)
@@ -157,6 +156,22 @@ def test_gaze_gives_the_crops_of_crop_and_the_map_of_png_when_asked(client: http
     assert together.json()["crops"] == crops.json()["crops"]
     assert base64.b64decode(together.json()["heat"].removeprefix("data:image/png;base64,")) == png.content
     assert not {"crops", "heat"} & set(client.post("/v1/gaze", content=content).json())
+
+
+def test_the_size_of_the_map_sent_back_moves_no_peak_and_no_window(
+    client: httpx.Client, models: list[Predictor]
+) -> None:
+    content = encoded(picture())
+    plain = client.post("/v1/gaze", params={"ratio": "1:1"}, content=content).json()
+    query = {"ratio": "1:1", "size": "30x900", "heat": "true"}
+    other = client.post("/v1/gaze", params=query, content=content).json()
+    heat = base64.b64decode(other.pop("heat").removeprefix("data:image/png;base64,"))
+    assert Image.open(io.BytesIO(heat)).size == (900, 30)
+    for answer in (plain, other):
+        del answer["milliseconds"]
+    assert other == plain
+    window = other["crops"][0]["windows"][0]
+    assert window["mass"] == pytest.approx(models[0].predict(content).mass(window["box"]), abs=1e-4)
 
 
 @pytest.mark.parametrize(

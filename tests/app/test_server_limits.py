@@ -173,6 +173,17 @@ def test_a_client_that_leaves_gives_its_place_back(models: list[Predictor]) -> N
         assert httpx.post(f"{url}/v1/gaze", content=SMALL).status_code == 200
 
 
+def test_what_uvicorn_refuses_itself_is_plain_text(models: list[Predictor]) -> None:
+    with serving(models, Limits(connections=1)) as url, raw(url):
+        full = httpx.get(f"{url}/healthz")
+    with serving(models) as url, raw(url) as connection:
+        connection.sendall(b"no HTTP\r\n\r\n")
+        answer = connection.recv(4096)
+    assert (full.status_code, full.headers["content-type"]) == (503, "text/plain; charset=utf-8")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"text/plain" in answer
+
+
 def test_limits_that_make_no_sense_are_refused() -> None:
     for wrong in ({"bytes": 0}, {"seconds": -1.0}, {"in_flight": 0}, {"pixels": 10**9}):
         with pytest.raises(ArgumentError, match=next(iter(wrong))):

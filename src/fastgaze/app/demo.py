@@ -18,6 +18,7 @@ from fastgaze.runtime.predictor import Predictor
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RATIO = "16:9"
+_RESULTS = (".gaze.jpg", ".crop.jpg")
 
 _PAGE = Template("""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -55,16 +56,20 @@ class Row:
 
 
 def photographs(folder: Path) -> list[Path]:
-    """The JPEG files of a folder, by name."""
-    found = sorted(folder.glob("*.jpg"))
+    """The JPEG files of a folder, by name, without the results of an earlier demo."""
+    found = sorted(path for path in folder.glob("*.jpg") if not path.name.endswith(_RESULTS))
     if not found:
         raise ArgumentError(f"no .jpg photographs in {folder}; give a folder with --images")
     return found
 
 
 def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[Row]:
-    """Predict ``photos`` and write pictures and ``index.html`` into ``out``."""
+    """Predict ``photos`` and write pictures and ``index.html`` into ``out``, which must not be the photographs' own."""
     out.mkdir(parents=True, exist_ok=True)
+    for photo in photos:
+        copy = out / f"{photo.stem}.jpg"
+        if copy.exists() and copy.samefile(photo):
+            raise ArgumentError(f"a demo in {out} would replace the photograph {photo}; give another folder with --out")
     predictor.predict(photos[0])  # the first call allocates; the times shown are those of a warm model
     rows = [_row(predictor, photo, out) for photo in photos]
     figures = "\n".join(_figure(row) for row in rows)

@@ -102,5 +102,6 @@ def _reason(error: FastGazeError | OSError) -> str:
 
 
 def _complain(message: str) -> int:
-    typer.echo(f"fastgaze: {' '.join(message.split())}", err=True)
+    if message:  # without arguments the help is printed and nothing is left to say
+        typer.echo(f"fastgaze: {' '.join(message.split())}", err=True)
     return 2

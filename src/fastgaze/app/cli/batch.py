@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import out, parse_size, print_json, progress
+from fastgaze.app.cli.common import parse_size, print_json, progress, say
 
 
 def batch(
@@ -50,10 +50,10 @@ def batch(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    out.print(
+    say(
         f"{facts['output']}: {facts['images']} images, {facts['done']} of them now, {facts['errors']} with an error, "
         f"{facts['images_per_second']:.1f} images a second with {facts['workers']} {facts['engine']} workers"
     )
     steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_image"].items())
     if steps:
-        out.print(f"milliseconds of a worker an image: {steps}")
+        say(f"milliseconds of a worker an image: {steps}")

@@ -1,12 +1,11 @@
 """``fastgaze bench``: how fast a model is on this machine."""
 
-import os
 from typing import Annotated, Any
 
 import typer
 
 from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import out, parse_size, print_json
+from fastgaze.app.cli.common import limit_blas, parse_size, print_json, say
 
 
 def bench(
@@ -20,9 +19,7 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Milliseconds, share of the core's peak, cold start and memory; with --against the ratio of two models."""
-    # Read by numpy's BLAS when it is first imported, which is below.
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ[variable] = str(threads)
+    limit_blas(threads)
     from fastgaze.evaluation.bench import Setup
     from fastgaze.evaluation.bench import bench as measure
 
@@ -35,26 +32,22 @@ def bench(
 
 def _print(result: dict[str, Any]) -> None:
     height, width = result["size"]
-    out.print(
-        f"[bold]{result['model']}[/] on {result['engine']}, {result['threads']} thread(s), {result['rounds']} rounds, "
+    say(
+        f"{result['model']} on {result['engine']}, {result['threads']} thread(s), {result['rounds']} rounds, "
         f"network input {height}x{width}"
     )
-    out.print(f"  {_time(result)}, {_split(result)}, {result['gflop']:.2f} GFLOP")
+    say(f"  {_time(result)}, {_split(result)}, {result['gflop']:.2f} GFLOP")
     rate, peak, share = result["gflop_per_s"], result["peak_gflop_per_s"], result["peak_share"]
-    out.print(
-        f"  network {rate:.0f} GFLOP/s, {share:.0%} of the {peak:.0f} that a large matrix product reached meanwhile"
-    )
+    say(f"  network {rate:.0f} GFLOP/s, {share:.0%} of the {peak:.0f} that a large matrix product reached meanwhile")
     own = result["own_size"]
     own_height, own_width = own["working_size"]
-    out.print(
-        f"  at its own working size {own_height}x{own_width}: {_time(own)}, {_split(own)}, {own['gflop']:.2f} GFLOP"
-    )
+    say(f"  at its own working size {own_height}x{own_width}: {_time(own)}, {_split(own)}, {own['gflop']:.2f} GFLOP")
     if "cold_start_s" in result:
-        out.print(f"  fresh process: {result['cold_start_s']:.2f} s, {result['peak_rss_mb']:.0f} MB at most")
+        say(f"  fresh process: {result['cold_start_s']:.2f} s, {result['peak_rss_mb']:.0f} MB at most")
     if "against" in result:
         other = result["against"]
         spread = f"{other['p10_ratio']:.2f} to {other['p90_ratio']:.2f}"
-        out.print(f"  {other['model']}: {_time(other)}; {other['ratio']:.2f} times this model's time ({spread})")
+        say(f"  {other['model']}: {_time(other)}; {other['ratio']:.2f} times this model's time ({spread})")
 
 
 def _time(part: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import err, out, print_json, progress
+from fastgaze.app.cli.common import note, print_json, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def convert(
     data = load(format, path)
     with _tracker("convert") as track:
         run(data, to, out_path, longest=longest, track=track)
-    _say(f"{len(data)} images, {len(data.x)} points -> {out_path} ({to})")
+    say(f"{len(data)} images, {len(data.x)} points -> {out_path} ({to})")
 
 
 @app.command("formats")
@@ -72,27 +72,23 @@ def formats(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
         print_json(LAYOUTS)
         return
     for name, layout in LAYOUTS.items():
-        _say(f"{name:9} {layout}")
-
-
-def _say(text: str) -> None:
-    out.print(text, soft_wrap=True, markup=False)
+        say(f"{name:9} {layout}")
 
 
 def _print_report(report: "Report") -> None:
     per_image = report.fixations_per_image
-    _say(f"{report.path} ({report.format}): {report.images} images, {report.fixations} fixations inside")
-    _say(f"per image: least {per_image['least']:g}, mean {per_image['mean']:.1f}, most {per_image['most']:g}")
-    _say(f"observers: {report.observers or 'pooled'}; images without fixations: {report.images_without_fixations}")
+    say(f"{report.path} ({report.format}): {report.images} images, {report.fixations} fixations inside")
+    say(f"per image: least {per_image['least']:g}, mean {per_image['mean']:.1f}, most {per_image['most']:g}")
+    say(f"observers: {report.observers or 'pooled'}; images without fixations: {report.images_without_fixations}")
     shown = [f"{size} ({number})" for size, number in list(report.sizes.items())[:8]]
-    _say(f"sizes, height x width: {', '.join(shown)}{', ...' if len(report.sizes) > 8 else ''}")
+    say(f"sizes, height x width: {', '.join(shown)}{', ...' if len(report.sizes) > 8 else ''}")
     if report.center_bias:
-        _say("centre bias:")
+        say("centre bias:")
         top = max(map(max, report.center_bias))
         for row in report.center_bias:
-            _say("  " + "".join(2 * _SHADES[min(9, int(10 * share / top))] for share in row))
-    _say(f"defects: {len(report.defects) or 'none'}")
+            say("  " + "".join(2 * _SHADES[min(9, int(10 * share / top))] for share in row))
+    say(f"defects: {len(report.defects) or 'none'}")
     for defect in report.defects[:_SHOWN]:
-        _say(f"  {defect['kind']}: {defect['where']}: {defect['what']}")
+        say(f"  {defect['kind']}: {defect['where']}: {defect['what']}")
     if len(report.defects) > _SHOWN:
-        err.print(f"  and {len(report.defects) - _SHOWN} more; --json lists all")
+        note(f"  and {len(report.defects) - _SHOWN} more; --json lists all")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastgaze.app.cli import pictures
+from fastgaze.app.cli.common import limit_blas, print_json
 from fastgaze.app.cli.common import out as console
-from fastgaze.app.cli.common import print_json
 
 if TYPE_CHECKING:
     from fastgaze.app.demo import Row
@@ -21,6 +21,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Predict the example photographs, print a table and leave overlays and one HTML page."""
+    limit_blas(threads)
     from fastgaze.runtime.zoo import models
 
     if model is None and not models():

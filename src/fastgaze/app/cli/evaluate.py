@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from fastgaze.app.cli.common import err, out, parse_size, print_json, progress
+from fastgaze.app.cli.common import note, out, parse_size, print_json, progress, say
 from fastgaze.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -75,11 +75,9 @@ def evaluate(
 
 
 def _print_table(result: "Evaluation") -> None:
-    out.print(
+    say(
         f"{result.data}: {result.images} images, {result.fixations} fixations, protocol {result.protocol}, "
-        f"centre bias {result.center_bias}",
-        soft_wrap=True,
-        markup=False,
+        f"centre bias {result.center_bias}"
     )
     table = Table(box=None, pad_edge=False)  # fits 80 columns
     for column in ("", "model", "95% interval", *(_LABELS[name] for name in result.baselines)):
@@ -89,9 +87,9 @@ def _print_table(result: "Evaluation") -> None:
         beside = [f"{scores[metric]:.4f}" if metric in scores else "" for scores in result.baselines.values()]
         table.add_row(metric, f"{mean:.4f}", f"{low:.3f} {high:.3f}", *beside)
     out.print(table)
-    out.print("log_likelihood in nats, _bits over uniform, information_gain in bits over centre bias", soft_wrap=True)
+    say("log_likelihood in nats, _bits over uniform, information_gain in bits over centre bias")
     if result.skipped:
-        err.print(f"skipped {len(result.skipped)} images without fixations: {', '.join(result.skipped[:5])} ...")
+        note(f"skipped {len(result.skipped)} images without fixations: {', '.join(result.skipped[:5])} ...")
 
 
 def submit(
@@ -125,4 +123,4 @@ def submit(
     if json:
         print_json({"images": count, "out": str(out_path), "model": model, "center_bias": center_bias, "size": working})
     else:
-        out.print(f"{count} images -> {out_path}", soft_wrap=True, markup=False)
+        say(f"{count} images -> {out_path}")

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import out, parse_size, print_json
+from fastgaze.app.cli.common import out, parse_size, print_json, say
 from fastgaze.errors import require
 
 
@@ -66,8 +66,8 @@ def _print_table(facts: dict[str, Any]) -> None:
     from rich.table import Table
 
     height, width = facts["size"]
-    out.print(
-        f"[bold]{facts['model']}[/] ({facts['architecture']}): {facts['maps']} maps, "
+    say(
+        f"{facts['model']} ({facts['architecture']}): {facts['maps']} maps, "
         f"{facts['parameters']:,} parameters, {facts['gflop']:.2f} GFLOP at {width}x{height}"
     )
     table = Table("layer", "maps in", "maps", "kernel", "output", "parameters", "GFLOP", "share")

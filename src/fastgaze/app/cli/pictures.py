@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import progress
+from fastgaze.app.cli.common import limit_blas, progress
 from fastgaze.errors import ArgumentError, FastGazeError
 from fastgaze.runtime.suffixes import SUFFIXES
 
@@ -42,8 +42,7 @@ class Job:
 
 def load_model(name: str | None, engine: str, threads: int) -> "Predictor":
     """The model of a verb; call it before anything else imports numpy, whose own threads are set here."""
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(variable, str(threads))
+    limit_blas(threads)
     # Pillow warns about odd files; what matters is reported as one line each.
     warnings.simplefilter("ignore")
     from fastgaze.runtime.predictor import load
@@ -57,11 +56,13 @@ def read_bias(text: str) -> "CenterBias":
         return "model"
     if text == "none":
         return None
+    from zipfile import BadZipFile
+
     import numpy as np
 
     try:
         array = np.load(text, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise ArgumentError(f"--center-bias {text!r} is not 'model', 'none' or a readable .npy file") from error
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise ArgumentError(f"--center-bias {text!r} holds no array of floats; give a log density (h, w)")
@@ -72,9 +73,11 @@ def find_jobs(images: list[str], out: Path | None) -> list[Job]:
     """Every picture that the arguments name, once, in order, with the place of its results."""
     if out is not None and out.exists() and not out.is_dir():
         raise ArgumentError(f"--out {out} is a file; give a folder for the results")
-    found = dict.fromkeys(place for argument in images for place in _expand(argument))
-    paths = [path for path, _ in found]
-    stems = _distinct(paths, [_stem(Path(path), root, out) for path, root in found])
+    found: dict[str, tuple[str, Path]] = {}
+    for path, root in (place for argument in images for place in _expand(argument, out)):
+        found.setdefault(path if path == STDIN else os.path.abspath(path), (path, root))
+    paths = [path for path, _ in found.values()]
+    stems = _distinct(paths, [_stem(Path(path), root, out) for path, root in found.values()])
     return [
         Job(path, path, stem)
         if path != STDIN
@@ -101,24 +104,28 @@ def _stem(path: Path, root: Path, out: Path | None) -> Path:
     return folder / path.stem
 
 
-def _expand(argument: str) -> Iterator[tuple[str, Path]]:
+def _expand(argument: str, out: Path | None) -> Iterator[tuple[str, Path]]:
     """(picture, folder that result paths are relative to) for a file, a folder, a glob or -."""
     if argument == STDIN:
         yield STDIN, Path()
     elif os.path.isdir(argument):
-        found = [(str(path), Path(argument)) for path in _inside(argument)]
+        found = [(str(path), Path(argument)) for path in _inside(argument, out)]
         # An empty folder is reported like a bad picture, so that nothing asked for goes unanswered.
         yield from found or [(argument, Path(argument).parent)]
     elif not os.path.lexists(argument) and (matches := sorted(glob.glob(argument, recursive=True))):
-        yield from (place for match in matches for place in _expand(match))
+        yield from (place for match in matches for place in _expand(match, out))
     else:
         yield argument, Path(argument).parent
 
 
-def _inside(folder: str) -> Iterator[Path]:
-    """Pictures below ``folder`` by suffix, no earlier results, no hidden files; links to folders are not followed."""
+def _inside(folder: str, out: Path | None) -> Iterator[Path]:
+    """Pictures below ``folder`` by suffix; links to folders are not followed.
+
+    Heat maps of an earlier run, hidden files and whatever lies in ``out``, the folder of the results, are left out.
+    """
+    results = None if out is None else os.path.realpath(out)
     for parent, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if os.path.realpath(os.path.join(parent, name)) != results)
         for name in sorted(files):
             path = Path(parent, name)
             if path.suffix.lower() in SUFFIXES and not name.startswith(".") and not path.stem.endswith(MARK):
@@ -139,17 +146,22 @@ def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) 
                 raise  # the same for every picture: an option out of range, or nobody who reads the results
             except FastGazeError as error:
                 failures += 1
-                _report(job, str(error), results)
+                _report(job, _named(job, error), results)
             except (OSError, MemoryError) as error:  # a result that cannot be written, or a map that does not fit
                 failures += 1
-                _report(job, f"{job.label}: {_reason(error)}", results)
+                _report(job, f"{job.label}: {_reason(error, verb)}", results)
             bar.advance(task)
     return results, failures
 
 
-def _reason(error: OSError | MemoryError) -> str:
+def _named(job: Job, error: FastGazeError) -> str:
+    """The message under the job's own name: the runtime calls a picture from stdin "bytes"."""
+    return f"{job.label}: {str(error).removeprefix('bytes: ')}" if isinstance(job.source, bytes) else str(error)
+
+
+def _reason(error: OSError | MemoryError, verb: str) -> str:
     if isinstance(error, MemoryError):
-        return "not enough memory; give --output-size"
+        return f"not enough memory; {'give --output-size' if verb == 'predict' else 'scale the picture down'}"
     return f"cannot write {error.filename}: {error.strerror}" if error.filename else str(error)
 
 

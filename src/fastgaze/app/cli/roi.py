@@ -1,6 +1,7 @@
 """``fastgaze roi``: QP offsets for encoders."""
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import err, progress
+from fastgaze.app.cli.common import limit_blas, note, progress
 from fastgaze.errors import ArgumentError
 
 
@@ -30,6 +31,7 @@ def roi(
     threads: Annotated[int | None, typer.Option(help="Of decoder and network each; all cores.")] = None,
 ) -> None:
     """Where an encoder should spend its bits: a grid of QP offsets for every frame."""
+    limit_blas(threads)
     from fastgaze.runtime.predictor import load
     from fastgaze.runtime.roi import Roi, watch_blocks
     from fastgaze.runtime.roi_formats import TEXT
@@ -44,7 +46,8 @@ def roi(
         frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every))
         _write(bar.track(frames, task_id=task), settings, format, out, interval)
     if format == "ffmpeg" and out is not None:
-        err.print(f"ffmpeg -i {video} -filter_complex_script {out} -map '[out]' -map 0:a? -c:v libx264 OUT.mp4")
+        command = ["ffmpeg", "-i", str(video), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]
+        note(shlex.join([*command, "-c:v", "libx264", "OUT.mp4"]))
 
 
 def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: float) -> None:

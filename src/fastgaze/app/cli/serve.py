@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fastgaze.app.cli.common import limit_blas
 from fastgaze.errors import ArgumentError, require
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log no requests.")] = False,
 ) -> None:
     """Serve a web page and an HTTP API that tell where people look."""
+    limit_blas(threads)
     require("starlette", "serve")
     require("uvicorn", "serve")
     require("python_multipart", "serve")

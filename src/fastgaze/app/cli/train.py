@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import err, parse_size
+from fastgaze.app.cli.common import note, parse_size
 from fastgaze.app.cli.workshop import Json, Out, print_result, training_bar
 from fastgaze.errors import ArgumentError, require
 
@@ -55,15 +55,15 @@ def train(
     settings = _settings(begin.network is None, steps, rate, batch, parse_size(size), validation_share, prune_to)
 
     def on_removal(removal: Removal) -> None:
-        err.print(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
+        note(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
 
     fixations = formats.load(format, data)
     with training_bar(out_folder.name) as report:
-        result = train_own(fixations, data.name, begin, settings, out_folder, err.print, report, on_removal)
+        result = train_own(fixations, data.name, begin, settings, out_folder, note, report, on_removal)
     facts = {key: getattr(result, key) for key in ("best_step", "loss", "start_loss", "center_bias_loss", "gflop")}
     print_result({"checkpoint": str(result.checkpoint), **facts}, json)
     if result.loss >= min(result.start_loss, result.center_bias_loss):
-        err.print("training did not help: the start or the centre bias alone predicts the validation images better")
+        note("training did not help: the start or the centre bias alone predicts the validation images better")
 
 
 def _settings(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress, TaskID
 
-from fastgaze.app.cli.common import out, print_json, progress
+from fastgaze.app.cli.common import limit_blas, print_json, progress, say
 
 
 def video(
@@ -23,6 +23,7 @@ def video(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Lay the heat map over a video, the sound copied; an interrupted run leaves a file that plays."""
+    limit_blas(threads)
     from fastgaze.runtime.video import Reader, Watch, render
 
     with Reader(source) as reader:
@@ -62,5 +63,5 @@ class Counter:
 
 def _print(target: Path, report: dict[str, Any]) -> None:
     steps = ", ".join(f"{step} {time:.1f}" for step, time in report["milliseconds_per_frame"].items())
-    out.print(f"{target}: {report['frames']} frames, {report['shots']} shots, {report['fps']:.1f} fps")
-    out.print(f"milliseconds a frame: {steps}")
+    say(f"{target}: {report['frames']} frames, {report['shots']} shots, {report['fps']:.1f} fps")
+    say(f"milliseconds a frame: {steps}")

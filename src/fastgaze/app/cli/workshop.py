@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from fastgaze.app.cli.common import err, out, print_json, progress
+from fastgaze.app.cli.common import note, out, print_json, progress, say
 from fastgaze.errors import ArgumentError, require
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def teacher(config: ConfigFile, json: Json = False) -> None:
     from fastgaze.training.stages import teacher_file, train_teacher
 
     with processes(), training_bar("teacher") as report:
-        train_teacher(settings, err.print, report)
+        train_teacher(settings, note, report)
     print_result({"teacher": str(teacher_file(settings.workshop))}, json)
 
 
@@ -53,9 +53,9 @@ def distill(
 
     with processes(), training_bar(out_folder.name) as report:
         if start is None:
-            result = distill_student(settings, out_folder, err.print, report, grow)
+            result = distill_student(settings, out_folder, note, report, grow)
         else:
-            result = tune_student(settings, start, out_folder, err.print, report)
+            result = tune_student(settings, start, out_folder, note, report)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
 
@@ -101,7 +101,7 @@ def prune(
 
     def report(removal: Removal) -> None:
         cost = f"{removal.cost / 1e9:.2f} GFLOP" if settings.prune.cost == "flops" else f"{removal.cost:.2f} ms"
-        err.print(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
+        note(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
 
     snapshots = prune_student(settings, start, out_folder, report=report)
     print_result({"snapshots": [str(path) for path in snapshots]}, json)
@@ -150,7 +150,7 @@ def sweep(
     out_folder.mkdir(parents=True, exist_ok=True)
 
     def report(point: Point) -> None:
-        err.print(f"trial {point.number}: beta {point.beta:.2g}, {point.gflop:.2f} GFLOP, loss {point.loss:.4f}")
+        note(f"trial {point.number}: beta {point.beta:.2g}, {point.gflop:.2f} GFLOP, loss {point.loss:.4f}")
 
     trial, maps = student_trial(settings, start)
     url = storage or f"sqlite:///{out_folder.resolve() / 'study.db'}"
@@ -202,4 +202,4 @@ def print_result(facts: dict[str, object], json: bool) -> None:
         print_json(facts)
     else:
         for key, value in facts.items():
-            out.print(f"{key}: {value}")
+            say(f"{key}: {value}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import out, print_json
+from fastgaze.app.cli.common import out, print_json, say
 
 if TYPE_CHECKING:
     from fastgaze.runtime.zoo import BundledModel
@@ -35,8 +35,8 @@ def models(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
             mark, model.name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", size, _milliseconds(model), *scores
         )
     out.print(table)
-    out.print(f"* default. GFLOP at 640x480; AUC, NSS and bits over uniform on {SET}, tuebingen protocol;")
-    out.print("one core: a 384x512 picture to its log density at the model's own working size, when it was shipped")
+    say(f"* default. GFLOP at 640x480; AUC, NSS and bits over uniform on {SET}, tuebingen protocol;")
+    say("one core: a 384x512 picture to its log density at the model's own working size, when it was shipped")
 
 
 def _milliseconds(model: "BundledModel") -> str:

@@ -19,7 +19,7 @@ _DRAIN_SECONDS = 1.0
 
 
 class Body:
-    """The body of one request; at most the limit and one piece of it is ever in memory."""
+    """The body of one request; no more of it than the limit and one piece is ever taken in."""
 
     def __init__(self, request: Request, limits: Limits) -> None:
         self._request = request

@@ -33,10 +33,15 @@ class Answer:
 def gaze(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
     """The answer of ``POST /v1/gaze``."""
     start = perf_counter()
-    most = SUMMARY_PIXELS if options.format == "json" else limits.map_pixels
     with _refusing():
-        found = _predict(predictor, content, options, limits, most)
-        return _json(_summary(found, options), start) if options.format == "json" else _picture(found, options)
+        if options.format != "json":
+            return _picture(_predict(predictor, content, options, limits, limits.map_pixels, options.size), options)
+        found = _predict(predictor, content, options, limits, SUMMARY_PIXELS)
+        facts = _summary(found, options)
+        if options.heat:
+            shown = found if options.size is None else predictor.predict(content, options.size, options.center_bias)
+            facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(shown)).decode("ascii")
+        return _json(facts, start)
 
 
 def crop(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
@@ -53,7 +58,10 @@ def crop(predictor: Predictor, content: bytes, options: Options, limits: Limits)
     return _json(facts, start)
 
 
-def _predict(predictor: Predictor, content: bytes, options: Options, limits: Limits, most: int) -> GazeMap:
+def _predict(
+    predictor: Predictor, content: bytes, options: Options, limits: Limits, most: int, size: Size | None = None
+) -> GazeMap:
+    """The map at ``size``, or at the picture's shape with at most ``most`` pixels, the only one windows fit on."""
     try:
         picture = open_picture(content)
     except ImageTooLargeError:
@@ -61,7 +69,7 @@ def _predict(predictor: Predictor, content: bytes, options: Options, limits: Lim
     except ImageError as error:
         raise _not_a_picture() from error
     _check(picture.image, limits)
-    return predictor.predict(content, options.size or map_size(picture.size, most), options.center_bias)
+    return predictor.predict(content, size or map_size(picture.size, most), options.center_bias)
 
 
 @contextlib.contextmanager
@@ -119,8 +127,6 @@ def _summary(found: GazeMap, options: Options) -> dict[str, Any]:
     }
     if options.ratios:
         facts["crops"] = _windows(found, options)
-    if options.heat:
-        facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(found)).decode("ascii")
     return facts
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from fastgaze.errors import ArgumentError
 from fastgaze.runtime.image import MAX_PIXELS
 
-# Some that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s
-# for 12 megapixels), so that nothing else would run; almost any bytes pass for TGA, which has no signature; what is in
-# an ICO may be larger than its header says.
+# Two that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for
+# 12 megapixels), so that nothing else would run; what is in an ICO may be larger than its header says.
 SERVED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "PPM", "MPO")
 LONGEST_MAP_SIDE = 8192
 """Pixels of either side of a map; the tail's matrices grow with it."""

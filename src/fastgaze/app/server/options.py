@@ -26,7 +26,7 @@ class Options:
     """A name of ``GET /v1/models``; None is the default one."""
     format: str = "json"
     size: Size | None = None
-    """(height, width) of the map; None is the picture's own, scaled down to the limit."""
+    """(height, width) of a map that is sent back; None is the picture's own, scaled down to the limit."""
     center_bias: Literal["model"] | None = "model"
     peaks: int = 5
     opacity: float = 0.7
