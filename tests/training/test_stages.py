@@ -254,6 +254,13 @@ def test_pruned_snapshots_are_smaller_and_can_be_tuned(config: Config, tmp_path:
     tuned, record = load_checkpoint(tmp_path / "tuned" / "best.safetensors")
     assert tuned.spec == load_checkpoint(snapshots[-1])[0].spec
     assert record["fit"]["best_loss"] == result.best_loss
+    # Neither another start nor another objective goes on in the same folder.
+    with pytest.raises(ArgumentError, match=r"tuned holds another run: run.start is .* give another --out"):
+        tune_student(config.with_fit(steps=3), snapshots[0], tmp_path / "tuned", say=lambda _: None)
+    other = replace(config, prune=replace(config.prune, objective="none"))
+    with pytest.raises(ArgumentError, match=r"prune.objective is 'beta\*' there, 'none' here"):
+        prune_student(other, start, tmp_path / "pruned")
+    assert prune_student(config, start, tmp_path / "pruned") == snapshots
 
 
 def test_pruning_killed_between_rounds_goes_on_to_the_same_network(tmp_path: Path) -> None:
