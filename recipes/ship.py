@@ -44,8 +44,12 @@ INT8_LOSS = 0.01  # bits of log-likelihood on SALICON val that an int8 file may 
 
 
 def mean_center_bias(data: Path) -> torch.Tensor:
-    """Log of the mean density of the training sets' centre biases, on the fixed grid."""
-    biases = [dataset_center_bias(formats.load("npz", data / name)) for name in TRAINED_ON]
+    """Log of the mean density of the training sets' centre biases, on the fixed grid; no held-out image counts."""
+    sets = {name: formats.load("npz", data / name) for name in TRAINED_ON}
+    for _, folder, only_held_out in SETS:
+        if only_held_out:
+            sets[folder] = sets[folder].subset(~held_out(sets[folder].names))
+    biases = [dataset_center_bias(fixations) for fixations in sets.values()]
     mean = np.log(np.mean([np.exp(bias) for bias in biases], axis=0))
     return torch.from_numpy(resample_log_density(mean, mean.shape).astype(np.float32))
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fastgaze.app.cli import app, main
 from fastgaze.data.check import check
 from fastgaze.data.convert import convert, file_names
-from fastgaze.data.fixations import from_lists
+from fastgaze.data.fixations import from_lists, held_out
 from fastgaze.data.formats import load
 from fastgaze.errors import ArgumentError, DataError
 
@@ -116,6 +116,15 @@ def test_nothing_is_overwritten_and_only_known_forms_are_written(tmp_path, data)
 
 def test_names_with_slashes_become_names_of_files(data):
     assert file_names(replace(data, names=("a/b", "a-b", "c", "a-b-2", "d"))) == ["a-b", "a-b-2", "c", "a-b-2-2", "d"]
+
+
+def test_conversion_holds_out_the_same_images(tmp_path, data):
+    names = [f"{folder}{i}" for i in range(20) for folder in ("indoor/", "outdoor\\")]
+    many = from_lists(names, [data.paths[0]] * len(names), [(96, 128)] * len(names), [[(1, 1)]] * len(names))
+    convert(many, "npz", tmp_path / "set")
+    plain = load("npz", tmp_path / "set")
+    assert 0 < held_out(names, 0.3).sum() < len(names)
+    assert held_out(plain.names, 0.3).tolist() == held_out(names, 0.3).tolist()
 
 
 def run(*arguments):

@@ -61,6 +61,16 @@ def test_ranks_in_large_maps_are_those_of_sorting(kind, dtype):
     assert metrics.auc_of_values(positives, values) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
+@pytest.mark.parametrize("spread", [1e-3, 0.1, 1.0])
+def test_a_large_half_precision_map_has_the_auc_of_the_same_map_in_double(spread):
+    values = (spread * np.random.default_rng(0).normal(size=(200, 300))).astype(np.float16)
+    points = np.random.default_rng(1).random((40, 2)) * (300, 200)
+    row, column = np.unravel_index(values.argmax(), values.shape)
+    points = np.concatenate([points, [[column, row]]])
+    assert metrics.auc(values, points) == metrics.auc(values.astype(np.float64), points)
+    assert metrics.shuffled_auc(values, points, points) == 0.5
+
+
 def test_nss_is_the_population_z_score_at_the_fixated_pixel():
     values = np.array([[1.0, 2.0], [3.0, 6.0]])
     assert metrics.nss(values, [[1.2, 1.9]]) == pytest.approx((6 - 3) / np.sqrt(3.5))
@@ -111,6 +121,21 @@ def test_nan_infinite_and_wrongly_shaped_maps_are_refused_with_the_name_of_the_i
                 metric(good, bad, name="photo-7")
         with pytest.raises(DataError, match="photo-7"):
             metrics.information_gain(good, POINTS, bad, name="photo-7")
+
+
+def test_a_map_with_minus_infinity_has_ranks_and_a_likelihood_but_no_mean():
+    impossible = np.full((3, 5), -np.log(14))
+    impossible[0, 0] = -np.inf
+    good = np.full((3, 5), -np.log(15))
+    with pytest.raises(DataError, match=r"photo-7: the map holds -infinity; give the density"):
+        metrics.nss(impossible, POINTS, name="photo-7")
+    for metric in (metrics.cc, metrics.sim, metrics.kl_divergence):
+        for pair in ((impossible, good), (good, impossible)):
+            with pytest.raises(DataError, match=r"photo-7.*-infinity"):
+                metric(*pair, name="photo-7")
+    assert metrics.log_likelihood(impossible, POINTS) == -np.inf
+    assert metrics.log_likelihood(impossible, POINTS[1:]) == pytest.approx(-np.log(14))
+    assert metrics.auc(impossible, POINTS[:1]) == pytest.approx(0.5 / 15)
 
 
 @pytest.mark.parametrize("offset", [0.01, -0.01, 5.0])

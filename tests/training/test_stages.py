@@ -8,7 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fastgaze.data.fixations import from_lists
+from fastgaze.data.fixations import from_lists, held_out
+from fastgaze.data.formats import load
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.errors import ArgumentError
 from fastgaze.models import create_model, load_checkpoint, prunable_maps, save_checkpoint
@@ -17,6 +18,7 @@ from fastgaze.models.weights import cache_dir
 from fastgaze.training.config import Config, read_config
 from fastgaze.training.distill import Mixture, distillation_sources, student_maps
 from fastgaze.training.fit import FitSettings
+from fastgaze.training.prepare import dataset_center_bias
 from fastgaze.training.prune import PruneSettings, narrow_to, prune_while_training
 from fastgaze.training.stages import (
     map_large_set,
@@ -110,11 +112,28 @@ def test_a_setting_of_another_type_is_refused_by_name(tmp_path: Path, text: str,
 
 
 def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config) -> None:
-    from fastgaze.data.fixations import held_out
-
     (eyes,) = config.workshop.small
     assert 0 < len(eyes) < 20
     assert not held_out(eyes.names).any()
+    whole = config.workshop.load("eyes")
+    np.testing.assert_array_equal(eyes.center_bias, dataset_center_bias(whole.subset(~held_out(whole.names))))
+    assert not np.array_equal(eyes.center_bias, config.workshop.prepared("eyes").center_bias)
+
+
+def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "recipes")
+    import ship
+
+    sets = [tmp_path / name for name in ship.TRAINED_ON]
+    for seed, folder in enumerate(sets):
+        _write_set(folder, 20, seed)
+    kept = []
+    for folder in sets:
+        data = load("npz", folder)
+        kept.append(data if folder.name == "train" else data.subset(~held_out(data.names)))
+    assert min(map(len, kept[1:])) < 20
+    mean = np.mean([np.exp(dataset_center_bias(data)) for data in kept], axis=0)
+    np.testing.assert_allclose(ship.mean_center_bias(tmp_path).exp(), mean / mean.sum(), rtol=1e-5)
 
 
 def test_targets_mix_teacher_and_fixations_and_sum_to_one(config: Config) -> None:
@@ -124,6 +143,8 @@ def test_targets_mix_teacher_and_fixations_and_sum_to_one(config: Config) -> Non
     np.testing.assert_allclose(targets.astype(np.float64).mean(axis=(1, 2)), 1, rtol=1e-2)
     nobody = large.counts[0] == 0
     np.testing.assert_allclose(targets[0][nobody], 0.25)
+    unseen = replace(large, counts=np.zeros_like(large.counts))
+    np.testing.assert_array_equal(mixed_targets(unseen, uniform, teacher_share=0.25), uniform)
     taught, eyes = distillation_sources(config.workshop, uniform, Mixture(eye_tracking=0.2, teacher=1.0))
     assert (taught.weight, eyes.weight) == (0.8, 0.2)
 
@@ -233,6 +254,13 @@ def test_pruned_snapshots_are_smaller_and_can_be_tuned(config: Config, tmp_path:
     tuned, record = load_checkpoint(tmp_path / "tuned" / "best.safetensors")
     assert tuned.spec == load_checkpoint(snapshots[-1])[0].spec
     assert record["fit"]["best_loss"] == result.best_loss
+    # Neither another start nor another objective goes on in the same folder.
+    with pytest.raises(ArgumentError, match=r"tuned holds another run: run.start is .* give another --out"):
+        tune_student(config.with_fit(steps=3), snapshots[0], tmp_path / "tuned", say=lambda _: None)
+    other = replace(config, prune=replace(config.prune, objective="none"))
+    with pytest.raises(ArgumentError, match=r"prune.objective is 'beta\*' there, 'none' here"):
+        prune_student(other, start, tmp_path / "pruned")
+    assert prune_student(config, start, tmp_path / "pruned") == snapshots
 
 
 def test_pruning_killed_between_rounds_goes_on_to_the_same_network(tmp_path: Path) -> None:

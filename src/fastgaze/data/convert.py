@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from fastgaze.data.fixations import FixationSet
+from fastgaze.data.fixations import FixationSet, file_name
 from fastgaze.data.formats import folder, hdf5, npz
 from fastgaze.data.images import image_size, read_image
 from fastgaze.errors import ArgumentError, DataError
@@ -49,7 +49,7 @@ def file_names(data: FixationSet) -> list[str]:
     taken: set[str] = set()
     names = []
     for name in data.names:
-        plain = candidate = name.replace("/", "-").replace("\\", "-")
+        plain = candidate = file_name(name)
         number = 2
         while candidate in taken:
             candidate, number = f"{plain}-{number}", number + 1

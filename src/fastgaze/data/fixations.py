@@ -174,7 +174,15 @@ def concatenate(sets: Iterable[FixationSet]) -> FixationSet:
     )
 
 
+def file_name(name: str) -> str:
+    """A name that can be a file of one folder: slashes become dashes."""
+    return name.replace("/", "-").replace("\\", "-")
+
+
 def held_out(names: Iterable[str], share: float = 0.1) -> NDArray[np.bool_]:
-    """Which images are never trained on: a share chosen by sha256 of the name, the same on every machine, (n,)."""
-    digests = (hashlib.sha256(name.encode()).digest()[:8] for name in names)
+    """Which images are never trained on: a share chosen by sha256 of the name, the same on every machine, (n,).
+
+    Slashes count as dashes, so that a set written by ``fastgaze data convert`` holds out the same images.
+    """
+    digests = (hashlib.sha256(file_name(name).encode()).digest()[:8] for name in names)
     return np.array([int.from_bytes(digest, "big") < share * 2**64 for digest in digests], dtype=np.bool_)

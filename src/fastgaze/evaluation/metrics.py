@@ -44,6 +44,13 @@ def check_map(values: Map, name: str = "image", size: tuple[int, int] | None = N
     return values
 
 
+def check_finite(values: Map, name: str = "image", size: tuple[int, int] | None = None) -> Map:
+    """``check_map``, and no -infinity either: a mean or a sum over such a map has no value."""
+    if not check_map(values, name, size).min() > -np.inf:
+        raise DataError(f"{name}: the map holds -infinity; give the density in place of its logarithm")
+    return values
+
+
 def check_density(log_density: Map, name: str = "image", size: tuple[int, int] | None = None) -> NDArray[np.float64]:
     """The density (H, W) of a log density that is finite and sums to 1; refuses another one."""
     check_map(log_density, name, size)
@@ -92,6 +99,8 @@ def _ranks(values: Map, thresholds: Map) -> tuple[NDArray[np.integer], NDArray[n
     Values are put into many bins, and only those in a bin with a threshold are sorted: a fifth of the time of
     sorting a whole map for its few fixations.
     """
+    # In float16 the scale of a map with a small spread overflows.
+    values, thresholds = (v.astype(np.promote_types(v.dtype, np.float32), copy=False) for v in (values, thresholds))
     lowest, highest = float(values.min()), float(values.max())
     scale = (_BINS - 1) / (highest - lowest) if -np.inf < lowest < highest < np.inf else np.inf
     if len(values) < _BINS or not scale < _LARGEST_SCALE:
@@ -121,7 +130,7 @@ def auc_of_counts(positives: Map, negatives: Map, counts: NDArray[np.integer]) -
 
 def nss(saliency_map: Map, fixations: ArrayLike, name: str = "image") -> float:
     """Mean value at the fixations of the map with mean 0 and (population) standard deviation 1; 0 if constant."""
-    values = check_map(saliency_map, name).ravel()
+    values = check_finite(saliency_map, name).ravel()
     fixated = values[cells(saliency_map.shape, fixations, name)].mean(dtype=np.float64)
     # Rounding gives a constant map a tiny deviation, and NSS of 1, unless it is caught here.
     if values.min() == values.max():
@@ -131,8 +140,8 @@ def nss(saliency_map: Map, fixations: ArrayLike, name: str = "image") -> float:
 
 def cc(saliency_map: Map, empirical_map: Map, name: str = "image") -> float:
     """Pearson's correlation of two maps; 0 for a constant prediction, NaN if the empirical map is constant."""
-    first = check_map(saliency_map, name).ravel()
-    second = check_map(empirical_map, f"{name} (empirical map)", _size(saliency_map)).ravel()
+    first = check_finite(saliency_map, name).ravel()
+    second = check_finite(empirical_map, f"{name} (empirical map)", _size(saliency_map)).ravel()
     if second.min() == second.max():
         return float("nan")
     if first.min() == first.max():
@@ -153,8 +162,8 @@ def kl_divergence(
     As pysaliency's ``image_based_kl_divergence`` by default (``minimum`` is added to both maps), and as its
     ``MIT_KLDiv`` with minimum=0, regularization=MIT_EPSILON: sum q log(eps + q / (p + eps)).
     """
-    p = to_density(check_map(saliency_map, name), minimum)
-    q = to_density(check_map(empirical_map, f"{name} (empirical map)", _size(saliency_map)), minimum)
+    p = to_density(check_finite(saliency_map, name), minimum)
+    q = to_density(check_finite(empirical_map, f"{name} (empirical map)", _size(saliency_map)), minimum)
     quotient = q / (p + regularization)
     quotient += regularization
     return float((q * np.log(quotient, out=quotient)).sum())
@@ -162,8 +171,8 @@ def kl_divergence(
 
 def sim(saliency_map: Map, empirical_map: Map, name: str = "image") -> float:
     """Shared mass of two maps, each divided by its sum: 1 for equal ones, 0 for disjoint ones."""
-    p = to_density(check_map(saliency_map, name))
-    q = to_density(check_map(empirical_map, f"{name} (empirical map)", _size(saliency_map)))
+    p = to_density(check_finite(saliency_map, name))
+    q = to_density(check_finite(empirical_map, f"{name} (empirical map)", _size(saliency_map)))
     return float(np.minimum(p, q).sum())
 
 

@@ -7,6 +7,7 @@ in under a minute. Killed at any point, the extraction goes on after the last fi
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from fastgaze.models.gaze import GazeModel
 from fastgaze.models.spec import STRIDE, VGGSpec
 from fastgaze.models.vgg import VGG
-from fastgaze.training.prepare import PreparedSet, channels_last, normalise, write_json
+from fastgaze.training.prepare import PreparedSet, channels_last, names_digest, normalise, write_json
 
 Features = NDArray[np.float16]
 
@@ -35,13 +36,21 @@ def restore_taps(stored: Tensor, trunk: VGGSpec) -> Tensor:
 
 
 def extract_features(model: GazeModel, data: PreparedSet, file: Path, batch: int = 8) -> Iterator[int]:
-    """Compute what is not yet in ``file``; yields the number of finished images after every batch."""
+    """Compute what is not yet in ``file``; yields the number of finished images after every batch.
+
+    Features of another trunk, of other images or of another size are replaced.
+    """
     trunk = _storing_trunk(model)
     height, width = data.size
     maps = sum(trunk.spec.width(tap) for tap in trunk.taps)
     shape = (len(data), maps, height // STRIDE, width // STRIDE)
     progress = file.with_suffix(".json")
-    done = json.loads(progress.read_text())["done"] if progress.is_file() and file.is_file() else 0
+    facts = {"size": [height, width], "names": names_digest(data.names), "trunk": _magnitudes(trunk)}
+    done = _finished(file, progress, shape, facts)
+    if done:
+        write_json(progress, {"done": done} | facts)
+    else:
+        progress.unlink(missing_ok=True)
     file.parent.mkdir(parents=True, exist_ok=True)
     features = np.lib.format.open_memmap(file, "r+" if done else "w+", np.float16, shape)
     while done < len(data):
@@ -50,8 +59,27 @@ def extract_features(model: GazeModel, data: PreparedSet, file: Path, batch: int
             values = trunk(normalise(data.images[done:end]).contiguous(memory_format=torch.channels_last))
         features[done:end] = values.half().numpy()
         done = end
-        write_json(progress, {"done": done})
+        write_json(progress, {"done": done} | facts)
         yield done
+
+
+def _finished(file: Path, progress: Path, shape: tuple[int, ...], facts: dict[str, Any]) -> int:
+    """How many images of ``file`` can be kept; where an older version left no facts, its shape must do."""
+    if not (progress.is_file() and file.is_file()) or np.load(file, mmap_mode="r").shape != shape:
+        return 0
+    known = json.loads(progress.read_text())
+    same = all(known.get(key, facts[key]) == facts[key] for key in ("size", "names"))
+    return int(known["done"]) if same and _alike(known.get("trunk", facts["trunk"]), facts["trunk"]) else 0
+
+
+def _alike(known: list[float], found: list[float]) -> bool:
+    # The trunk was rescaled on sample images, which may give other last digits on another machine.
+    return len(known) == len(found) and np.allclose(known, found, rtol=1e-3, atol=0)
+
+
+def _magnitudes(trunk: VGG) -> list[float]:
+    """Mean magnitude of every tensor of the trunk: no two trunks share them."""
+    return [float(tensor.double().abs().mean()) for tensor in trunk.state_dict().values()]
 
 
 def open_features(file: Path) -> Features:

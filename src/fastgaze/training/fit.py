@@ -251,7 +251,8 @@ class Fit:
             )
 
         def part(prefix: str) -> dict[str, Tensor]:
-            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+            found = {name: t for name, t in tensors.items() if name.startswith(prefix)}
+            return {name.removeprefix(prefix): t.to(device()) for name, t in found.items()}
 
         self.model.load_state_dict(part("model/"), strict=False)
         self._best = part("best/")

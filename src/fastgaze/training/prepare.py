@@ -1,6 +1,8 @@
 """A data set as training reads it: decoded once to the working size, kept in memory-mapped files."""
 
+import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -57,16 +59,34 @@ class PreparedSet:
 
 
 def prepare(data: FixationSet, name: str, size: tuple[int, int], cache: Path) -> PreparedSet:
-    """Decode all images to ``size`` (height, width), or read them back from ``cache``."""
+    """Decode all images to ``size`` (height, width), or read them back from ``cache``.
+
+    A small file beside the images says whose they are; a cache of an older version has none and is taken as it is.
+    """
     file = cache / f"{name.replace('/', '-')}-{size[0]}x{size[1]}.npy"
     if not file.is_file():
+        file.with_suffix(".json").unlink(missing_ok=True)
         _decode(data, size, file)
     images = np.load(file, mmap_mode="r")
     if images.shape != (len(data), *size, 3):
         raise DataError(f"{file} holds {images.shape}, but {name} has {len(data)} images of {size}: delete it")
+    _check_names(file, data.names)
     grid = (size[0] // CELL, size[1] // CELL)
     counts = np.stack([data.counts(i, grid) for i in range(len(data))]).astype(np.float32)
     return PreparedSet(name, data.names, images, counts, dataset_center_bias(data))
+
+
+def names_digest(names: Sequence[str]) -> str:
+    """Changes with any name and with their order."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
+
+
+def _check_names(file: Path, names: Sequence[str]) -> None:
+    owner, facts = file.with_suffix(".json"), {"names": names_digest(names)}
+    if not owner.is_file():
+        write_json(owner, facts)
+    elif json.loads(owner.read_text()) != facts:
+        raise DataError(f"{file} holds images with other names than the {len(names)} of this set: delete it")
 
 
 def dataset_center_bias(data: FixationSet) -> NDArray[np.float32]:

@@ -29,6 +29,7 @@ from fastgaze.pruning import (
     Until,
 )
 from fastgaze.pruning import run as run_pruning
+from fastgaze.pruning.objective import GIGA
 from fastgaze.training.fit import FitSettings, device, make_optimizer, per_image_loss, train_mode
 from fastgaze.training.prepare import channels_last
 from fastgaze.training.stream import Source, Stream
@@ -41,9 +42,9 @@ class PruneSettings:
     """The paper removes 1 map every 10 steps of 8 images with SGD 0.0025, momentum 0.9.
 
     share: of the removable maps to remove a round instead of ``maps``; 0 for none.
-    objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per GFLOP at 640x480), or ``none``.
+    objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
     cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
-    frozen_cost: costs of the unpruned network throughout, as Molchanov et al.
+    frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
     marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
     remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
     """
@@ -62,17 +63,25 @@ class PruneSettings:
     batch: int = 8
     seed: int = 0
 
-    def make_objective(self) -> Objective:
-        """The ranking that the settings ask for."""
-        made: dict[str, Objective] = {"beta*": BetaStar(), "beta": Beta(self.beta), "none": NoCost()}
+    def __post_init__(self) -> None:
+        if self.frozen_cost and self.cost == "latency":
+            raise ArgumentError(_NO_FROZEN_COST)
+
+    def make_objective(self, unit: float = GIGA) -> Objective:
+        """The ranking that the settings ask for; ``unit`` of the marks, in the cost's own."""
+        made: dict[str, Objective] = {"beta*": BetaStar(), "beta": Beta(self.beta, unit), "none": NoCost()}
         if self.objective not in made:
             raise ArgumentError(f"objective {self.objective!r} is none of {', '.join(made)}")
         return made[self.objective]
 
 
+_NO_FROZEN_COST = "frozen_cost is for cost = 'flops'; a measured latency follows the network: leave one of them out"
+
+
 def trace(model: GazeModel) -> ChannelGraph:
-    """The maps of a gaze network and who reads them."""
-    return ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96, device=device()))
+    """The maps of a gaze network, wherever it is, and who reads them."""
+    place = next(model.parameters()).device
+    return ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96, device=place))
 
 
 def prune_while_training(
@@ -90,13 +99,16 @@ def prune_while_training(
     model, the run goes on after its last round.
     cost: what removing a map saves, and the unit of marks; unless told, FLOPs at 640x480, and marks are GFLOP.
     """
+    if cost is not None and settings.frozen_cost:
+        raise ArgumentError(_NO_FROZEN_COST)
+    unit = GIGA if cost is None else 1.0
     channels_last(model.to(device()))
     optimizer = make_optimizer(model, FitSettings(optimizer=settings.optimizer, learning_rate=settings.learning_rate))
     pruner = Pruner(
         trace(model),
         signal=Fisher(),
         cost=cost or Flops(REFERENCE, update=not settings.frozen_cost),
-        objective=settings.make_objective(),
+        objective=settings.make_objective(unit),
         optimizer=optimizer,
     )
     stream = Stream(sources, settings.batch, settings.seed, flips=True)
@@ -118,7 +130,6 @@ def prune_while_training(
         if report:
             report(removal)
 
-    unit = 1e9 if cost is None else 1.0
     marks = sorted(settings.marks, reverse=True)
     paths = [folder / f"{mark:g}.safetensors" for mark in marks]
     history = run_pruning(

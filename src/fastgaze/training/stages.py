@@ -23,9 +23,10 @@ from fastgaze.training.config import Config, TeacherSettings
 from fastgaze.training.distill import Mixture, distillation_sources, fit_student, new_student, student_maps
 from fastgaze.training.fit import FitResult, FitSettings, Report
 from fastgaze.training.grow import grow_into
+from fastgaze.training.identity import Facts, claim, weights_digest, workshop_facts
 from fastgaze.training.latency import latency_cost
 from fastgaze.training.prepare import write_json
-from fastgaze.training.prune import narrow_to, prune_while_training, trace
+from fastgaze.training.prune import PruneSettings, narrow_to, prune_while_training, trace
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.teacher import fit_folds, fit_readout, is_dead, mean_maps, save_teacher
 from fastgaze.training.variants import KEY, variants
@@ -47,6 +48,7 @@ def maps_file(workshop: Workshop, run: str = "teacher", variants: bool = False) 
 def train_teacher(config: Config, say: Say, report: Report | None = None) -> GazeEnsemble:
     """DeepGaze II on the large set, its ensemble on the folds of the eye-tracking sets, and the ensemble's maps."""
     workshop, settings, folder = config.workshop, config.teacher, config.workshop.runs / "teacher"
+    claim(folder, _teacher_facts(workshop, settings), _teacher_facts(_ANY_WORKSHOP, TeacherSettings()))
     trunk, record = _new_teacher(workshop, settings, seed=0)
     _extract_all(workshop, trunk, say)
     features = workshop.features(None, workshop.pretraining)
@@ -77,6 +79,15 @@ def train_teacher(config: Config, say: Say, report: Report | None = None) -> Gaz
     with replacing(maps_file(workshop)) as part:
         np.save(part, mean_maps(ensemble, features, workshop.large))
     return ensemble
+
+
+def _teacher_facts(workshop: Workshop, settings: TeacherSettings) -> Facts:
+    """What a teacher is of; its fits know their own settings."""
+    chosen = {key: value for key, value in asdict(settings).items() if key not in ("fit", "folds")}
+    return {"workshop": workshop_facts(workshop), "teacher": chosen}
+
+
+_ANY_WORKSHOP = Workshop(Path(), Path())  # for the defaults of its settings
 
 
 def _large_readout(
@@ -168,16 +179,20 @@ def distill_student(
     """An unpruned student from its backbone; with ``grow``, a pruned checkpoint, from what that one learned too."""
     settings = config.student
     model, record = new_student(config.workshop, settings.architecture, settings.backbone)
+    start = [settings.architecture, settings.backbone]
     if grow is not None:
         small, its_record = _load(grow)
+        start.append(weights_digest(small))
         grow_into(small, model)
         record = record | {"grown_from": its_record}
+    _claim(config.workshop, start, settings.mixture, out)
     return _fit(config, model, settings.mixture, settings.fit, out, record, say, report)
 
 
 def tune_student(config: Config, start: Path, out: Path, say: Say, report: Report | None = None) -> FitResult:
     """Fine-tune a checkpoint, pruned or not, by distillation."""
     model, record = _load(start)
+    _claim(config.workshop, weights_digest(model), config.tune.mixture, out)
     return _fit(config, model, config.tune.mixture, config.tune.fit, out, {"start": record}, say, report)
 
 
@@ -186,6 +201,7 @@ def prune_student(
 ) -> list[Path]:
     """Prune a checkpoint while training it; returns the snapshots."""
     model, record = _load(start)
+    _claim(config.workshop, weights_digest(model), config.student.mixture, out, config.prune)
     cost: Cost | None = None
     if config.prune.cost == "latency":
         cost = latency_cost(trace(model), config.workshop.size, out / "latency.json")
@@ -214,6 +230,19 @@ def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: 
 def _sources(workshop: Workshop, mixture: Mixture) -> list[Source]:
     changed = teacher_maps(workshop, mixture.teachers, variants=True) if mixture.variants else None
     return distillation_sources(workshop, teacher_maps(workshop, mixture.teachers), mixture, changed)
+
+
+def _claim(
+    workshop: Workshop, start: str | list[str], mixture: Mixture, out: Path, prune: PruneSettings | None = None
+) -> None:
+    """Refuse ``out`` if it holds a run from another start, on other data or with other settings."""
+    facts: Facts = {"run": {"start": start}, "workshop": workshop_facts(workshop), "mixture": asdict(mixture)}
+    defaults = {
+        "workshop": workshop_facts(_ANY_WORKSHOP),
+        "mixture": asdict(Mixture()),
+        "prune": asdict(PruneSettings()),
+    }
+    claim(out, facts | ({"prune": asdict(prune)} if prune else {}), defaults)
 
 
 def _load(path: Path) -> tuple[GazeModel, dict[str, Any]]:

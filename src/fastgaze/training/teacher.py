@@ -62,7 +62,8 @@ def is_dead(model: GazeModel, features: NDArray[np.generic]) -> bool:
     """Whether the readout is constant on the first of the stored ``features``, so that only the centre bias is left."""
     trunk = model.trunk.spec
     assert isinstance(trunk, VGGSpec)
-    stored = torch.from_numpy(np.array(features[:4])).float()
+    place = next(model.readout.parameters()).device  # a fit has moved the readout, but not the trunk
+    stored = torch.from_numpy(np.array(features[:4])).float().to(place)
     saliency: Tensor = model.readout(restore_taps(stored, trunk))
     return bool(saliency.std() < _DEAD)
 

@@ -13,7 +13,7 @@ from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.models.gaze import GazeModel
 from fastgaze.training.features import Features, extract_features, open_features
-from fastgaze.training.prepare import PreparedSet, normalise, prepare
+from fastgaze.training.prepare import PreparedSet, dataset_center_bias, normalise, prepare
 from fastgaze.training.stream import Source, fixation_source
 
 
@@ -64,9 +64,14 @@ class Workshop:
 
     @cached_property
     def small(self) -> list[PreparedSet]:
-        """The eye-tracking sets without the images that are kept out."""
-        sets = [self.prepared(name) for name in self.eye_tracking]
-        return [data.subset(np.flatnonzero(~held_out(data.names))) for data in sets]
+        """The eye-tracking sets without the images that are kept out, which their centre biases do not know either."""
+        sets = []
+        for name in self.eye_tracking:
+            data = self.load(name)
+            kept = np.flatnonzero(~held_out(data.names))
+            bias = dataset_center_bias(data.subset(kept))
+            sets.append(replace(self.prepared(name).subset(kept), center_bias=bias))
+        return sets
 
     def validation_source(self, model: GazeModel | None = None) -> Source:
         """The first images of the validation set; with ``model``, its trunk's features of them."""
@@ -110,11 +115,14 @@ def weighted(sources: Sequence[Source], weight: float) -> list[Source]:
 
 
 def mixed_targets(data: PreparedSet, maps: NDArray[np.float16], teacher_share: float) -> NDArray[np.float16]:
-    """``teacher_share`` of the teacher's density, the rest the image's own fixations: float16 (n, h, w), mean 1."""
+    """``teacher_share`` of the teacher's density, the rest the image's own fixations: float16 (n, h, w), mean 1.
+
+    An image without fixations has the teacher's density alone.
+    """
     cells = data.grid[0] * data.grid[1]
-    totals = np.maximum(data.counts.sum(axis=(1, 2), keepdims=True), 1)
-    targets = np.empty(maps.shape, np.float16)
-    for i in range(len(maps)):
+    totals = data.counts.sum(axis=(1, 2))
+    targets = np.array(maps, np.float16)
+    for i in np.flatnonzero(totals):
         own = data.counts[i] / totals[i]
         targets[i] = teacher_share * maps[i].astype(np.float32) + (1 - teacher_share) * own * cells
     return targets
