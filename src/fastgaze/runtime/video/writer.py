@@ -15,6 +15,8 @@ PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "sl
 # how far the sound begins before the picture.
 _FRAGMENTS = "frag_keyframe+delay_moov+hybrid_fragmented"
 _KEY_SECONDS = 2
+# Without them a player guesses, and guesses differ.
+_COLOUR_TAGS = ("colorspace", "color_range", "color_primaries", "color_trc")
 
 
 class Writer:
@@ -79,6 +81,8 @@ class Writer:
         stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
         context = stream.codec_context
         context.time_base = frame.time_base
+        for tag in _COLOUR_TAGS:
+            setattr(context, tag, getattr(frame, tag))
         context.gop_size = max(round(_KEY_SECONDS * self._reader.rate), 1)
         if source.sample_aspect_ratio:
             context.sample_aspect_ratio = source.sample_aspect_ratio
