@@ -1,6 +1,7 @@
 """Frames and sound into a file that plays even if its writing was cut short."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +66,8 @@ class Writer:
         if self._last is not None and frame.pts is not None and frame.pts <= self._last:
             return  # a player shows one of two frames of the same time
         self._last = frame.pts
-        self._mux(self._video.encode(frame))
+        with self._writing():
+            self._container.mux(self._video.encode(frame))
 
     def _start(self, frame: Any) -> None:
         self._video = self._encoder(frame)
@@ -98,22 +100,25 @@ class Writer:
             self._early.append(packet)
         else:
             packet.stream = self._sound[packet.stream.index]
-            self._mux([packet])
-
-    def _mux(self, packets: Sequence[Any]) -> None:
-        try:
-            for packet in packets:
+            with self._writing():
                 self._container.mux(packet)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Encode, mux or close in here: an error of FFmpeg's becomes one of ours."""
+        try:
+            yield
         except self._av.error.FFmpegError as error:
             raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Encode what is waiting and finish the file."""
-        try:
-            if self._video is not None:
-                self._mux(self._video.encode(None))
-        finally:
-            self._container.close()
+        with self._writing():
+            try:
+                if self._video is not None:
+                    self._container.mux(self._video.encode(None))
+            finally:
+                self._container.close()
 
     def __enter__(self) -> "Writer":
         return self
