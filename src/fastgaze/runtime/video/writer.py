@@ -1,6 +1,6 @@
 """Frames and sound into a file that plays even if its writing was cut short."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -52,12 +52,19 @@ class Writer:
             raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def _copy(self, stream: Any) -> Any:
+        if stream.codec_context is None:
+            raise DataError(
+                f"FFmpeg does not know the sound of {self._reader.path}; take it out: ffmpeg -i IN -c copy -an OUT"
+            )
         try:
             return self._container.add_stream_from_template(stream)
         except (self._av.error.FFmpegError, ValueError) as error:
-            raise DataError(
-                f"{self.path.suffix} cannot hold {stream.codec_context.name} sound; write a .mkv"
-            ) from error
+            raise self._unheld([stream]) from error
+
+    def _unheld(self, streams: Iterable[Any]) -> DataError:
+        kinds = ", ".join(dict.fromkeys(stream.codec_context.name for stream in streams))
+        remedy = "convert it first" if self.path.suffix.lower() == ".mkv" else "write a .mkv"
+        return DataError(f"{self.path.suffix} cannot hold {kinds} sound; {remedy}")
 
     def frame(self, frame: Any) -> None:
         """Encode one yuv420p frame, all of one size."""
@@ -70,11 +77,23 @@ class Writer:
             self._container.mux(self._video.encode(frame))
 
     def _start(self, frame: Any) -> None:
-        self._video = self._encoder(frame)
+        video = self._encoder(frame)
         self._sound = {stream.index: self._copy(stream) for stream in self._reader.audio}
+        self._head()
+        self._video = video
         for packet in self._early:
             self.sound(packet)
         self._early.clear()
+
+    def _head(self) -> None:
+        """Write the head of the file; only here do some containers refuse the sound."""
+        with self._writing():
+            try:
+                self._container.start_encoding()
+            except (self._av.error.ArgumentError, self._av.error.InvalidDataError) as error:
+                if not self._sound:
+                    raise
+                raise self._unheld(self._reader.audio) from error
 
     def _encoder(self, frame: Any) -> Any:
         source = self._reader.stream
