@@ -94,6 +94,15 @@ def test_a_title_that_is_not_utf_8_does_not_matter(bright: Predictor, tmp_path: 
     assert len(list(maps(source, bright))) == FRAMES
 
 
+def test_a_rate_that_nobody_films_at_is_not_believed(bright: Predictor, tmp_path: Path) -> None:
+    source = _write(tmp_path / "in.avi", "mjpeg", "yuvj420p")
+    seconds, frames = (1).to_bytes(4, "little"), (25).to_bytes(4, "little")
+    _change(source, seconds + frames, seconds + b"\xff\xff\xff\x7f")
+    assert render(source, tmp_path / "out.mp4", bright).frames >= 1
+    with Reader(source) as reader:
+        assert reader.rate == 25
+
+
 def test_a_full_disk_is_an_error_that_names_the_output(bright: Predictor, tmp_path: Path) -> None:
     (tmp_path / "out.mp4").symlink_to("/dev/full")
     with pytest.raises(DataError, match=r"cannot write .*out\.mp4: No space left"):

@@ -14,6 +14,9 @@ from fastgaze.runtime.image import Size
 # Counter-clockwise degrees that the display matrix asks for, and the filters that do it.
 _UPRIGHT = {90: ("transpose=cclock",), -90: ("transpose=clock",), 180: ("hflip", "vflip"), -180: ("hflip", "vflip")}
 
+_USUAL_RATE = 25.0
+_RATES = (1e-3, 1e6)
+
 
 class Reader:
     """One video file, read once from start to end; use it in a ``with`` block."""
@@ -54,8 +57,9 @@ class Reader:
 
     @property
     def rate(self) -> float:
-        """Frames per second, the average the file states; 25 when it states none."""
-        return float(self.stream.average_rate or self.stream.guessed_rate or 25)
+        """Frames per second, the average the file states; 25 when it states none, or one that nobody films at."""
+        rate = float(self.stream.average_rate or self.stream.guessed_rate or _USUAL_RATE)
+        return rate if _RATES[0] <= rate <= _RATES[1] else _USUAL_RATE
 
     @property
     def duration(self) -> float | None:
