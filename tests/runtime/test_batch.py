@@ -23,7 +23,7 @@ from fastgaze.runtime.batch import Options, run
 from fastgaze.runtime.batch.inputs import find_images
 from fastgaze.runtime.batch.job import Shard
 from fastgaze.runtime.batch.local import _Pool
-from fastgaze.runtime.batch.store import Folder
+from fastgaze.runtime.batch.store import Folder, legible
 from fastgaze.runtime.batch.work import DIED, Setup, Worker
 from fastgaze.runtime.metadata import WorkingSize
 from fastgaze.runtime.predictor import load
@@ -163,6 +163,32 @@ def test_inputs_are_folders_globs_lists_parquet_or_one_image(images: Path, tmp_p
     ]:
         with pytest.raises(DataError, match=message):
             find_images(str(source))
+
+
+def test_names_that_are_not_utf_8_are_read_and_written_legibly(model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 1), str(tmp_path / "out")
+    content = (folder / "00000.jpg").read_bytes()
+    try:
+        Path(os.fsdecode(os.fsencode(folder / "caf") + b"\xe9.jpg")).write_bytes(content)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    Path(os.fsdecode(os.fsencode(folder / "caf") + b"\xe8.jpg")).write_bytes(content[:200])
+    (folder / r"caf\xea.jpg").write_bytes(content)
+    summary = run(str(folder), output, model, workers=1)
+    assert (summary.images, summary.errors) == (4, 1)
+    widths = {Path(row["path"]).name: row["width"] for row in _rows(output)}
+    assert widths == {"00000.jpg": 128, r"caf\xe8.jpg": None, r"caf\xe9.jpg": 128, r"caf\xea.jpg": 128}
+    assert run(str(folder), output, model, workers=1).done == 0
+
+
+def test_an_error_that_names_a_file_not_in_utf_8_still_makes_a_row(model: str, tmp_path: Path) -> None:
+    pipe = os.fsdecode(os.fsencode(tmp_path / "pipe") + b"\xe9.jpg")
+    try:
+        os.mkfifo(pipe)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    _work(model, tmp_path / "out", Options())(Shard("part.parquet", (legible(pipe),)))
+    assert "no regular file" in _rows(tmp_path / "out")[0]["error"]
 
 
 def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:

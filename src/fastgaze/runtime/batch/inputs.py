@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastgaze.errors import DataError, require
-from fastgaze.runtime.batch.store import full_name, split_url
+from fastgaze.runtime.batch.store import full_name, legible, split_url
 from fastgaze.runtime.suffixes import SUFFIXES
 
 LISTS = (".txt", ".lst")
@@ -14,7 +14,7 @@ def find_images(source: str) -> list[str]:
     """Absolute paths or URLs, each once: sorted for folders and globs, in their own order for lists.
 
     A folder is searched with all below it, hidden names left out. A list has one path a line. Relative paths in lists
-    count from the current folder.
+    count from the current folder. Bytes of a name that are not UTF-8 are written as ``\\xe9``.
     """
     system, path = split_url(source)
     try:
@@ -23,7 +23,7 @@ def find_images(source: str) -> list[str]:
         raise DataError(f"cannot read {source}: {error.strerror or error}") from error
     if not found:
         raise DataError(f"no images in {source}; images end in {', '.join(SUFFIXES)}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(map(legible, found)))
 
 
 def _find(system: Any, path: str, source: str) -> list[str]:
