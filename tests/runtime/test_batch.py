@@ -21,7 +21,7 @@ from fastgaze.errors import ArgumentError, DataError
 from fastgaze.export import Facts, export_onnx
 from fastgaze.runtime.batch import Options, run
 from fastgaze.runtime.batch.inputs import find_images
-from fastgaze.runtime.batch.job import Shard
+from fastgaze.runtime.batch.job import Shard, open_job
 from fastgaze.runtime.batch.local import _Pool
 from fastgaze.runtime.batch.store import Folder, legible
 from fastgaze.runtime.batch.work import DIED, Setup, Worker
@@ -163,6 +163,31 @@ def test_inputs_are_folders_globs_lists_parquet_or_one_image(images: Path, tmp_p
     ]:
         with pytest.raises(DataError, match=message):
             find_images(str(source))
+
+
+def test_a_name_that_looks_like_a_glob_is_taken_for_what_it_is(tmp_path: Path) -> None:
+    found = [str(path) for path in sorted(_fill(tmp_path / "b[1]", 2).iterdir())]
+    (tmp_path / "b1").mkdir()
+    _picture(0).save(tmp_path / "b1" / "other.jpg")
+    assert find_images(str(tmp_path / "b[1]")) == found
+    assert find_images(f"{tmp_path}/b[1]/00001.jpg") == found[1:]
+    assert find_images(f"{tmp_path}/b[12]/*.jpg") == [str(tmp_path / "b1" / "other.jpg")]
+
+
+def test_a_list_in_another_encoding_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_bytes("a.jpg\ncafé.jpg".encode("latin-1"))
+    with pytest.raises(DataError, match=r"list\.txt is not a list in UTF-8 \(byte 9\)"):
+        find_images(str(tmp_path / "list.txt"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"7", b"\xff\xfe"])
+@pytest.mark.parametrize("name", ["_job.json", "_paths-0000.parquet"])
+def test_a_damaged_job_is_one_error_that_names_the_file(name: str, content: bytes, model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 1), tmp_path / "out"
+    open_job(Folder(str(output)), find_images(str(folder)), Path(model).read_bytes(), Options())
+    (output / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name} is damaged.* new folder"):
+        run(str(folder), str(output), model, workers=1)
 
 
 def test_names_that_are_not_utf_8_are_read_and_written_legibly(model: str, tmp_path: Path) -> None:

@@ -27,18 +27,25 @@ def find_images(source: str) -> list[str]:
 
 
 def _find(system: Any, path: str, source: str) -> list[str]:
-    if any(mark in source for mark in "*?["):
+    if any(mark in source for mark in "*?[") and not system.exists(path):
         return sorted(full_name(system, name) for name in system.glob(path) if _is_image(name))
     if system.isdir(path):
         return sorted(full_name(system, name) for name in system.find(path) if _is_image(name, path))
     if not system.exists(path):
         raise DataError(f"no {source}; give a folder, a glob, a list ({', '.join(LISTS)}), a .parquet or an image")
     if path.lower().endswith(LISTS):
-        lines = system.cat_file(path).decode("utf-8").splitlines()
-        return [_named(line.strip()) for line in lines if line.strip()]
+        return [_named(line) for line in _lines(system.cat_file(path), source)]
     if path.lower().endswith(".parquet"):
         return [_named(name) for name in _column(system, path, source)]
     return [full_name(system, path)]
+
+
+def _lines(content: bytes, source: str) -> list[str]:
+    try:
+        lines = content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source} is not a list in UTF-8 (byte {error.start}); save it as UTF-8") from error
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _is_image(name: str, root: str = "") -> bool:
