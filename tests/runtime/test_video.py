@@ -311,5 +311,7 @@ def test_errors_name_what_is_wrong(clip: Path, bright: Predictor, tmp_path: Path
             render(clip, target, bright)
     with pytest.raises(ArgumentError, match="mode"):
         render(clip, tmp_path / "out.mp4", bright, mode="both")
+    with pytest.raises(ArgumentError, match=r"size \(0, 0\) is not"):
+        next(maps(clip, bright, size=(0, 0)))
     with pytest.raises(ArgumentError, match="every"):
         Watch(every=0)
