@@ -242,7 +242,8 @@ def test_models_and_demo_say_what_is_there(
 ) -> None:
     assert run("models", "--json") == 0
     listed = json.loads(capsys.readouterr().out)
-    assert all({"name", "parameters", "gflop", "scores"} <= set(model) for model in listed)
+    assert all({"name", "parameters", "gflop_640x480", "scores"} <= set(model) for model in listed)
+    assert not any("gflop" in model for model in listed), "a cost without its size"
     assert run("models") == 0
     assert run("demo", "--out", tmp_path / "demo", "--model", bright_file) == 0
     page = (tmp_path / "demo" / "index.html").read_text()

@@ -358,10 +358,13 @@ def test_examples_are_listed_and_served(client: httpx.Client) -> None:
     assert client.get("/examples/spot.png").content == encoded(picture())
 
 
-def test_models_are_described(client: httpx.Client) -> None:
+def test_models_are_described(client: httpx.Client, models: list[Predictor]) -> None:
     facts = client.get("/v1/models").json()
     assert facts["default"] == "bright"
     assert [model["name"] for model in facts["models"]] == ["bright", "dark"]
+    for model, predictor in zip(facts["models"], models, strict=True):
+        assert model["working_pixels"] == 240 * 320
+        assert model["gflop"] == pytest.approx(predictor.card.gflop((240, 320)))
     assert facts["limits"]["bytes"] == Limits().bytes
 
 

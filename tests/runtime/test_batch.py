@@ -21,9 +21,9 @@ from fastgaze.errors import ArgumentError, DataError
 from fastgaze.export import Facts, export_onnx
 from fastgaze.runtime.batch import Options, run
 from fastgaze.runtime.batch.inputs import find_images
-from fastgaze.runtime.batch.job import Shard
+from fastgaze.runtime.batch.job import Shard, open_job
 from fastgaze.runtime.batch.local import _Pool
-from fastgaze.runtime.batch.store import Folder
+from fastgaze.runtime.batch.store import Folder, legible
 from fastgaze.runtime.batch.work import DIED, Setup, Worker
 from fastgaze.runtime.metadata import WorkingSize
 from fastgaze.runtime.predictor import load
@@ -163,6 +163,57 @@ def test_inputs_are_folders_globs_lists_parquet_or_one_image(images: Path, tmp_p
     ]:
         with pytest.raises(DataError, match=message):
             find_images(str(source))
+
+
+def test_a_name_that_looks_like_a_glob_is_taken_for_what_it_is(tmp_path: Path) -> None:
+    found = [str(path) for path in sorted(_fill(tmp_path / "b[1]", 2).iterdir())]
+    (tmp_path / "b1").mkdir()
+    _picture(0).save(tmp_path / "b1" / "other.jpg")
+    assert find_images(str(tmp_path / "b[1]")) == found
+    assert find_images(f"{tmp_path}/b[1]/00001.jpg") == found[1:]
+    assert find_images(f"{tmp_path}/b[12]/*.jpg") == [str(tmp_path / "b1" / "other.jpg")]
+
+
+def test_a_list_in_another_encoding_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_bytes("a.jpg\ncafé.jpg".encode("latin-1"))
+    with pytest.raises(DataError, match=r"list\.txt is not a list in UTF-8 \(byte 9\)"):
+        find_images(str(tmp_path / "list.txt"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"7", b"\xff\xfe"])
+@pytest.mark.parametrize("name", ["_job.json", "_paths-0000.parquet"])
+def test_a_damaged_job_is_one_error_that_names_the_file(name: str, content: bytes, model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 1), tmp_path / "out"
+    open_job(Folder(str(output)), find_images(str(folder)), Path(model).read_bytes(), Options())
+    (output / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name} is damaged.* new folder"):
+        run(str(folder), str(output), model, workers=1)
+
+
+def test_names_that_are_not_utf_8_are_read_and_written_legibly(model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 1), str(tmp_path / "out")
+    content = (folder / "00000.jpg").read_bytes()
+    try:
+        Path(os.fsdecode(os.fsencode(folder / "caf") + b"\xe9.jpg")).write_bytes(content)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    Path(os.fsdecode(os.fsencode(folder / "caf") + b"\xe8.jpg")).write_bytes(content[:200])
+    (folder / r"caf\xea.jpg").write_bytes(content)
+    summary = run(str(folder), output, model, workers=1)
+    assert (summary.images, summary.errors) == (4, 1)
+    widths = {Path(row["path"]).name: row["width"] for row in _rows(output)}
+    assert widths == {"00000.jpg": 128, r"caf\xe8.jpg": None, r"caf\xe9.jpg": 128, r"caf\xea.jpg": 128}
+    assert run(str(folder), output, model, workers=1).done == 0
+
+
+def test_an_error_that_names_a_file_not_in_utf_8_still_makes_a_row(model: str, tmp_path: Path) -> None:
+    pipe = os.fsdecode(os.fsencode(tmp_path / "pipe") + b"\xe9.jpg")
+    try:
+        os.mkfifo(pipe)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    _work(model, tmp_path / "out", Options())(Shard("part.parquet", (legible(pipe),)))
+    assert "no regular file" in _rows(tmp_path / "out")[0]["error"]
 
 
 def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:

@@ -196,14 +196,27 @@ def test_a_postscript_file_starts_no_program() -> None:
         open_picture(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
 
 
+def bomb(side: int) -> bytes:
+    """A PNG that says it has side x side pixels."""
+    header = encode(Image.new("1", (8, 8)), "PNG")
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    return header[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + header[33:]
+
+
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("side", [11_000, 20_000, 60_000])
 def test_a_bomb_is_refused_before_its_pixels_are_read(side: int) -> None:
-    header = encode(Image.new("1", (8, 8)), "PNG")
-    chunk = b"IHDR" + struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
-    bomb = header[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + header[33:]
     with pytest.raises(ImageError, match=r"megapixels|exceeds limit"):
-        open_picture(bomb)
+        open_picture(bomb(side))
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_an_opened_image_is_refused_as_its_file_is() -> None:
+    with Image.open(io.BytesIO(bomb(11_000))) as large, pytest.raises(ImageTooLargeError, match="megapixels"):
+        open_picture(large)
+    half = encode(Image.fromarray(gradient()), "JPEG")[:-60]
+    with Image.open(io.BytesIO(half)) as truncated, pytest.raises(ImageError, match=r"cannot decode .*truncated"):
+        open_picture(truncated)
 
 
 def decoded(content: bytes) -> str:

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgaze.errors import ArgumentError
+from fastgaze.errors import ArgumentError, DataError
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.roi import Blocks, Roi, expected_bits, sum_blocks, watch_blocks
 from fastgaze.runtime.roi_formats import (
+    TEXT,
     rectangles,
     stretches,
     write_csv,
@@ -184,6 +185,19 @@ def test_csv_and_json_hold_every_frame_and_block(clip: Path, bright: Predictor) 
     assert (last["frame"], last["row"], last["column"]) == ("39", "2", "4")
     assert float(last["time"]) == pytest.approx(39 / 20)
     assert int(last["qp_offset"]) == parsed["frames"][39]["qp_offset"][2][4] == frames[39].offsets(roi)[2, 4]
+
+
+@pytest.mark.parametrize("form", TEXT)
+def test_a_video_without_a_frame_is_an_error_in_every_form(form: str) -> None:
+    text = io.StringIO()
+    with pytest.raises(DataError, match="no frame that can be decoded"):
+        TEXT[form]([], Roi(), text)
+    assert text.getvalue() == ""
+
+
+def test_a_video_without_a_frame_is_an_error_in_binary_too() -> None:
+    with pytest.raises(DataError, match="no frame that can be decoded"):
+        write_kvazaar_binary([], Roi(), io.BytesIO())
 
 
 @settings(max_examples=60, deadline=None)

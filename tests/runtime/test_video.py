@@ -32,11 +32,11 @@ def _spot(x: int, y: int, level: int = 60) -> np.ndarray:
     return picture
 
 
-def _write(path: Path, pictures: list[np.ndarray], sound: bool = True, pixel_format: str = "yuv420p") -> Path:
+def _write(path: Path, pictures: list[np.ndarray], sound: str | None = "aac", pixel_format: str = "yuv420p") -> Path:
     with av.open(str(path), "w") as container:
         video = container.add_stream("libx264", rate=RATE, options={"crf": "10", "preset": "ultrafast"})
         video.height, video.width, video.pix_fmt = *pictures[0].shape[:2], pixel_format
-        audio = container.add_stream("aac", rate=8000, layout="mono") if sound else None
+        audio = container.add_stream(sound, rate=8000, layout="mono") if sound else None
         for index, picture in enumerate(pictures):
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
             frame.pts, frame.time_base = index, Fraction(1, RATE)
@@ -106,6 +106,22 @@ def test_overlay_video_keeps_frames_times_and_sound(clip: Path, bright: Predicto
     assert _packets(tmp_path / "out.mp4") == _packets(clip)
 
 
+def test_sound_that_the_container_cannot_hold_is_refused_by_name(bright: Predictor, tmp_path: Path) -> None:
+    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound="flac")
+    for name in ("out.mov", "out.m4v"):
+        with pytest.raises(DataError, match=r"cannot hold flac sound; write a \.mkv"):
+            render(source, tmp_path / name, bright)
+    render(source, tmp_path / "out.mkv", bright)
+    assert _packets(tmp_path / "out.mkv") == _packets(source)
+
+
+def test_sound_that_ffmpeg_does_not_know_is_refused(bright: Predictor, tmp_path: Path) -> None:
+    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound="flac")
+    source.write_bytes(source.read_bytes().replace(b"A_FLAC", b"A_NONE"))
+    with pytest.raises(DataError, match=r"does not know the sound of .*in\.mkv"):
+        render(source, tmp_path / "out.mkv", bright)
+
+
 def test_overlay_colours_what_is_looked_at_and_leaves_the_rest(clip: Path, bright: Predictor, tmp_path: Path) -> None:
     sharp = Watch()
     render(clip, tmp_path / "out.mp4", bright, watching=sharp, crf=5)
@@ -119,7 +135,7 @@ def test_overlay_colours_what_is_looked_at_and_leaves_the_rest(clip: Path, brigh
 def test_other_pixel_formats_and_containers_are_taken(
     name: str, pixel_format: str, bright: Predictor, tmp_path: Path
 ) -> None:
-    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound=False, pixel_format=pixel_format)
+    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound=None, pixel_format=pixel_format)
     assert render(source, tmp_path / name, bright).frames == 4
     frame = _decoded(tmp_path / name)[0]
     assert frame.shape == (*SIZE, 3)
@@ -128,7 +144,7 @@ def test_other_pixel_formats_and_containers_are_taken(
 
 def test_odd_sizes_lose_their_last_row_and_column(bright: Predictor, tmp_path: Path) -> None:
     picture = np.full((145, 257, 3), 90, np.uint8)
-    source = _write(tmp_path / "in.mkv", [picture] * 3, sound=False, pixel_format="yuv444p")
+    source = _write(tmp_path / "in.mkv", [picture] * 3, sound=None, pixel_format="yuv444p")
     render(source, tmp_path / "out.mp4", bright)
     assert _decoded(tmp_path / "out.mp4")[0].shape == (144, 256, 3)
 
@@ -269,7 +285,7 @@ def test_an_interrupted_run_leaves_a_file_that_plays(
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_length(bright_file: Path, tmp_path: Path) -> None:
-    source = _write(tmp_path / "long.mp4", [_spot(40 + k % 170, 72) for k in range(3000)], sound=False)
+    source = _write(tmp_path / "long.mp4", [_spot(40 + k % 170, 72) for k in range(3000)], sound=None)
     code = (
         "import sys, resource\nfrom fastgaze.runtime.video import maps\npeak = []\n"
         "for index, _ in enumerate(maps(sys.argv[1], sys.argv[2], threads=1)):\n"
@@ -295,5 +311,7 @@ def test_errors_name_what_is_wrong(clip: Path, bright: Predictor, tmp_path: Path
             render(clip, target, bright)
     with pytest.raises(ArgumentError, match="mode"):
         render(clip, tmp_path / "out.mp4", bright, mode="both")
+    with pytest.raises(ArgumentError, match=r"size \(0, 0\) is not"):
+        next(maps(clip, bright, size=(0, 0)))
     with pytest.raises(ArgumentError, match="every"):
         Watch(every=0)

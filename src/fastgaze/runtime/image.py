@@ -106,8 +106,7 @@ def open_picture(source: Source) -> Picture:
     if isinstance(source, np.ndarray):
         return _from_array(source)
     if isinstance(source, Image.Image):
-        # draft() and load() change an image in place; another thread may hold the same object.
-        return _picture(source.copy(), "image")
+        return _picture(_own(source), "image")
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _open(io.BytesIO(source), "bytes")
     if isinstance(source, (str, os.PathLike)):
@@ -169,6 +168,15 @@ def _read_header(stream: io.BytesIO, name: str, prefix: bytes) -> Image.Image | 
         return factory(stream, "")
     except (SyntaxError, IndexError, TypeError, struct.error):  # how Pillow's decoders say: not mine
         return None
+
+
+def _own(image: Image.Image) -> Image.Image:
+    """A copy, which decodes: draft() and load() change an image in place, and another thread may hold the same one."""
+    _check_size(*image.size, "image")
+    try:
+        return image.copy()
+    except Exception as error:  # see Picture.rgb
+        raise ImageError(f"image: cannot decode the picture ({_reason(error)})") from error
 
 
 def _picture(image: Image.Image, label: str) -> Picture:

@@ -88,9 +88,14 @@ class ModelCard:
     data: str = ""
     licence: str = "Apache-2.0"
 
+    @property
+    def gflop_per_pixel(self) -> float:
+        """GFLOP by the paper's formula for every pixel of the network's input."""
+        return self.gflop_640x480 / (480 * 640)
+
     def gflop(self, size: tuple[int, int]) -> float:
-        """GFLOP by the paper's formula for a network input of ``size`` (height, width), multiples of the stride."""
-        return self.gflop_640x480 * size[0] * size[1] / (480 * 640)
+        """GFLOP for a network input of ``size`` (height, width), multiples of the stride."""
+        return self.gflop_per_pixel * size[0] * size[1]
 
     def to_json(self) -> dict[str, Any]:
         """The document as it stands in the file."""

@@ -59,7 +59,7 @@ class Predictor:
         center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
         """
         bias = self.bias(center_bias)
-        size = _checked(size)
+        size = checked_size(size)
         start = perf_counter()
         picture = open_picture(image)
         photo = picture.pixels(at_least=self.card.working_size(picture.size))
@@ -130,10 +130,14 @@ def predict(
     return _shared(model).predict(image, size, center_bias)
 
 
-def _checked(size: Size | None) -> Size | None:
+def checked_size(size: Size | None) -> Size | None:
+    """``size`` as whole numbers (height, width), if a map can have it; None stays None."""
     if size is None:
         return None
-    height, width = (int(side) for side in size)
+    try:
+        height, width = (int(side) for side in size)
+    except (TypeError, ValueError, OverflowError):
+        height = width = 0
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
-        raise ArgumentError(f"size {tuple(size)} is not (height, width) with 1 to {MAX_PIXELS // 10**6} million pixels")
+        raise ArgumentError(f"size {size} is not (height, width) with 1 to {MAX_PIXELS // 10**6} million pixels")
     return height, width

@@ -16,7 +16,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.errors import ArgumentError
+from fastgaze.errors import ArgumentError, DataError
 from fastgaze.runtime.image import Size
 from fastgaze.runtime.roi import QP_RANGE, Blocks, Offsets, Roi
 
@@ -31,22 +31,23 @@ _TICK = 0.002
 
 def write_kvazaar(frames: Iterable[Blocks], roi: Roi, out: IO[str]) -> None:
     """Text: a line ``columns rows``, then a line of columns * rows offsets, for every frame."""
-    for blocks in frames:
+    for blocks in _some(frames):
         offsets = blocks.offsets(roi)
         out.write(f"{offsets.shape[1]} {offsets.shape[0]}\n{' '.join(map(str, offsets.ravel()))}\n")
 
 
 def write_kvazaar_binary(frames: Iterable[Blocks], roi: Roi, out: IO[bytes]) -> None:
     """Binary, little endian: int32 columns, int32 rows, then columns * rows int8 offsets, for every frame."""
-    for blocks in frames:
+    for blocks in _some(frames):
         offsets = blocks.offsets(roi)
         out.write(struct.pack("<ii", offsets.shape[1], offsets.shape[0]) + offsets.tobytes())
 
 
 def write_csv(frames: Iterable[Blocks], roi: Roi, out: IO[str]) -> None:
     """One line a block."""
+    some = _some(frames)
     out.write("frame,time,row,column,qp_offset\n")
-    for index, blocks in enumerate(frames):
+    for index, blocks in enumerate(some):
         for (row, column), offset in np.ndenumerate(blocks.offsets(roi)):
             out.write(f"{index},{blocks.time:.6f},{row},{column},{offset}\n")
 
@@ -129,11 +130,17 @@ def _addroi(rectangle: Rectangle) -> str:
     return f"addroi=x={x}:y={y}:w={width}:h={height}:qoffset={offset}/{QP_RANGE}"
 
 
+def _some(frames: Iterable[Blocks]) -> Iterator[Blocks]:
+    """The same frames; an error if there is none."""
+    return _first(frames)[1]
+
+
 def _first(frames: Iterable[Blocks]) -> tuple[Blocks, Iterator[Blocks]]:
+    """The first frame, and all of them; an error if there is none."""
     iterator = iter(frames)
     first = next(iterator, None)
     if first is None:
-        raise ArgumentError("the video holds no frame that can be decoded")
+        raise DataError("the video holds no frame that can be decoded")
     return first, chain([first], iterator)
 
 

@@ -29,15 +29,10 @@ class BundledModel:
     data: str = ""
     licence: str = ""
 
-    @property
-    def gflop(self) -> float:
-        """GFLOP of one prediction at the model's own working size."""
-        return self.gflop_640x480 * self.working_pixels / (480 * 640)
-
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         facts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "scores"}
-        return facts | {"gflop": self.gflop, "scores": dict(self.scores)}
+        return facts | {"scores": dict(self.scores)}
 
 
 def models(folder: Path = BUNDLED) -> list[BundledModel]:
@@ -110,7 +105,6 @@ def describe(name: str | Path, folder: Path = BUNDLED) -> dict[str, Any]:
     del facts["center_bias"]
     return facts | {
         "spec": json.dumps(dict(card.spec), sort_keys=True),
-        "gflop": card.gflop_640x480,
         "file": str(path),
         "bytes": path.stat().st_size,
     }

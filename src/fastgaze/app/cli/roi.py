@@ -1,17 +1,21 @@
 """``fastgaze roi``: QP offsets for encoders."""
 
+import io
 import re
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fastgaze.app.cli.common import limit_blas, note, progress
 from fastgaze.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 def roi(
@@ -54,26 +58,35 @@ def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: 
     from fastgaze.runtime.roi_formats import TEXT, write_ffmpeg, write_kvazaar_binary
 
     if format == "kvazaar" and out is not None and out.suffix == ".bin":
-        with out.open("wb") as binary:
+        with io.BufferedWriter(_File(out)) as binary:
             write_kvazaar_binary(frames, settings, binary)
         return
-    with _text(out) as stream:
+    with nullcontext(sys.stdout) if out is None else io.TextIOWrapper(io.BufferedWriter(_File(out))) as stream:
         if format == "ffmpeg":
             write_ffmpeg(frames, settings, stream, interval)
         else:
             TEXT[format](frames, settings, stream)
 
 
+class _File(io.FileIO):
+    """A file to write. Its errors are told from those of the video, which is read meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        with _writing(path):
+            super().__init__(path, "w")
+        self._path = path
+
+    def write(self, content: "ReadableBuffer") -> int:
+        with _writing(self._path):
+            return super().write(content)
+
+
 @contextmanager
-def _text(out: Path | None) -> Iterator[IO[str]]:
-    if out is None:
-        yield sys.stdout
-        return
+def _writing(path: Path) -> Iterator[None]:
     try:
-        with out.open("w") as stream:
-            yield stream
+        yield
     except OSError as error:
-        raise ArgumentError(f"cannot write {out}: {error.strerror or error}") from error
+        raise ArgumentError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _parse_range(text: str) -> tuple[int, int]:

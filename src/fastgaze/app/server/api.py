@@ -189,7 +189,7 @@ class Server:
                     "architecture": card.architecture,
                     "precision": card.precision,
                     "parameters": card.parameters,
-                    "gflop": card.gflop_640x480 * card.working_size.pixels / (480 * 640),
+                    "gflop": card.gflop_per_pixel * card.working_size.pixels,
                     "working_pixels": card.working_size.pixels,
                     "scores": dict(card.scores),
                     "data": card.data,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastgaze.errors import DataError, require
-from fastgaze.runtime.batch.store import full_name, split_url
+from fastgaze.runtime.batch.store import full_name, legible, split_url
 from fastgaze.runtime.suffixes import SUFFIXES
 
 LISTS = (".txt", ".lst")
@@ -14,7 +14,7 @@ def find_images(source: str) -> list[str]:
     """Absolute paths or URLs, each once: sorted for folders and globs, in their own order for lists.
 
     A folder is searched with all below it, hidden names left out. A list has one path a line. Relative paths in lists
-    count from the current folder.
+    count from the current folder. Bytes of a name that are not UTF-8 are written as ``\\xe9``.
     """
     system, path = split_url(source)
     try:
@@ -23,22 +23,29 @@ def find_images(source: str) -> list[str]:
         raise DataError(f"cannot read {source}: {error.strerror or error}") from error
     if not found:
         raise DataError(f"no images in {source}; images end in {', '.join(SUFFIXES)}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(map(legible, found)))
 
 
 def _find(system: Any, path: str, source: str) -> list[str]:
-    if any(mark in source for mark in "*?["):
+    if any(mark in source for mark in "*?[") and not system.exists(path):
         return sorted(full_name(system, name) for name in system.glob(path) if _is_image(name))
     if system.isdir(path):
         return sorted(full_name(system, name) for name in system.find(path) if _is_image(name, path))
     if not system.exists(path):
         raise DataError(f"no {source}; give a folder, a glob, a list ({', '.join(LISTS)}), a .parquet or an image")
     if path.lower().endswith(LISTS):
-        lines = system.cat_file(path).decode("utf-8").splitlines()
-        return [_named(line.strip()) for line in lines if line.strip()]
+        return [_named(line) for line in _lines(system.cat_file(path), source)]
     if path.lower().endswith(".parquet"):
         return [_named(name) for name in _column(system, path, source)]
     return [full_name(system, path)]
+
+
+def _lines(content: bytes, source: str) -> list[str]:
+    try:
+        lines = content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source} is not a list in UTF-8 (byte {error.start}); save it as UTF-8") from error
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _is_image(name: str, root: str = "") -> bool:

@@ -68,9 +68,9 @@ def open_job(folder: Folder, found: Sequence[str], model: bytes, options: Option
     settings = {"format": FORMAT, "model": hashlib.sha256(model).hexdigest(), **options.to_json()}
     parts: list[list[str]] = []
     if SETTINGS in names:
-        _compare(json.loads(folder.read(SETTINGS)), settings, folder.url)
-        while _PATHS.format(len(parts)) in names:
-            parts.append(_read_paths(folder.read(_PATHS.format(len(parts)))))
+        _compare(_read_settings(folder), settings, folder.url)
+        while (name := _PATHS.format(len(parts))) in names:
+            parts.append(_read_paths(folder, name))
     elif any(name.endswith(".parquet") and not name.startswith("_") for name in names):
         raise DataError(f"{folder.url} holds Parquet files of something else; give an empty or a new folder")
     known = {path for part in parts for path in part}
@@ -88,6 +88,18 @@ def _cut(part: int, paths: Sequence[str], length: int) -> Iterator[Shard]:
         yield Shard(_SHARD.format(part, index), tuple(paths[start : start + length]))
 
 
+def _read_settings(folder: Folder) -> dict[str, Any]:
+    try:
+        settings: dict[str, Any] = dict(json.loads(folder.read(SETTINGS)))
+    except (ValueError, TypeError) as error:
+        raise _damaged(folder, SETTINGS) from error
+    return settings
+
+
+def _damaged(folder: Folder, name: str) -> DataError:
+    return DataError(f"{folder.url}/{name} is damaged, so the job cannot go on; give a new folder")
+
+
 def _compare(before: dict[str, Any], now: dict[str, Any], url: str) -> None:
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
@@ -103,7 +115,10 @@ def _write_paths(paths: Sequence[str]) -> bytes:
     return buffer.getvalue()
 
 
-def _read_paths(content: bytes) -> list[str]:
-    parquet = require("pyarrow.parquet", "batch")
-    paths: list[str] = parquet.read_table(io.BytesIO(content))["path"].to_pylist()
+def _read_paths(folder: Folder, name: str) -> list[str]:
+    arrow, parquet = require("pyarrow", "batch"), require("pyarrow.parquet", "batch")
+    try:
+        paths: list[str] = parquet.read_table(io.BytesIO(folder.read(name)))["path"].to_pylist()
+    except (arrow.ArrowException, KeyError) as error:
+        raise _damaged(folder, name) from error
     return paths

@@ -139,4 +139,5 @@ def _inside(position: float, most: int) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:500]
+    """Without what Parquet cannot hold, such as bytes of a name that are not UTF-8."""
+    return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())[:500]

@@ -1,6 +1,7 @@
 """Files anywhere fsspec reaches: read, list, and write so that a name stands for a whole file or for nothing."""
 
 import os
+import re
 import uuid
 from typing import Any
 
@@ -8,6 +9,7 @@ from fastgaze.errors import DataError, require
 
 TEMPORARY = "_tmp-"
 """Names that begin so are half-written; Parquet readers skip names with an underscore."""
+_ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
 def split_url(url: str) -> tuple[Any, str]:
@@ -30,12 +32,26 @@ def full_name(system: Any, path: str) -> str:
     return os.path.abspath(path) if is_local(system) else str(system.unstrip_protocol(path))
 
 
+def legible(path: str) -> str:
+    """The path as text that Parquet can hold: bytes that are not UTF-8 as in ``caf\\xe9.jpg``."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _on_disk(path: str) -> str:
+    """The path that ``legible`` stands for."""
+    if os.path.exists(path):
+        return path
+    return os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(path)))
+
+
 def read_bytes(url: str) -> bytes:
-    """The whole file."""
+    """The whole file; its name may be a legible one."""
     system, path = split_url(url)
-    # A pipe or a device could block for ever.
-    if is_local(system) and os.path.exists(path) and not os.path.isfile(path):
-        raise DataError(f"{path} is no regular file")
+    if is_local(system):
+        path = _on_disk(path)
+        # A pipe or a device could block for ever.
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise DataError(f"{path} is no regular file")
     content: bytes = system.cat_file(path)
     return content
 

@@ -20,10 +20,12 @@ Plane = npt.NDArray[np.uint8]
 
 REDUCTION = 8
 """The heat map is computed at this fraction of the frame."""
-# Red and blue shares of luma: BT.709 for HD, BT.601 for everything else.
-_LUMA = {1: (0.2126, 0.0722)}
+# Red and blue shares of luma: BT.709 for HD, BT.2020 for HDR, BT.601 for everything else.
+_LUMA = {1: (0.2126, 0.0722), 9: (0.2627, 0.0593)}
 _BT601 = (0.299, 0.114)
 _TICK = Fraction(1, 25)
+# FFmpeg's numbers of ranges: luma 16..235, and 0..255.
+_LIMITED, _FULL = 1, 2
 
 
 def heat_size(size: Size) -> Size:
@@ -33,7 +35,10 @@ def heat_size(size: Size) -> Size:
 
 
 class Painter:
-    """Paints heat maps over (or instead of) the frames of one video; the result is 8-bit 4:2:0 of even size."""
+    """Paints heat maps over (or instead of) the frames of one video.
+
+    The result is 8-bit 4:2:0 of even size and limited range, and says which YUV matrix it has.
+    """
 
     def __init__(self, opacity: float = 0.7, alone: bool = False) -> None:
         """opacity: at the hottest point, 0..1. alone: the map without the picture."""
@@ -41,26 +46,42 @@ class Painter:
             raise ArgumentError(f"opacity {opacity} is not between 0 and 1")
         self._opacity, self._alone = opacity, alone
         self._size: Size | None = None
+        self._space: int | None = None
         self._graph: _Graph | None = None
 
     def __call__(self, frame: Any, heat: Plane) -> Any:
         """A new yuv420p frame with the time of ``frame``. heat: uint8 (h, w), even, 255 at the hottest point."""
         time = frame.pts, frame.time_base
-        # A file may change its size midway; a video cannot.
+        # A file may change its size and matrix midway; a video cannot.
         self._size = self._size or (max(frame.height & ~1, 2), max(frame.width & ~1, 2))
-        plain = self._to_420(frame, *self._size)
-        small = _colored(heat, 1.0 if self._alone else self._opacity, self._alone, color_space(plain))
+        self._space = self._space or color_space(frame)
+        plain = _to_420(frame, *self._size, self._space)
+        small = _colored(heat, 1.0 if self._alone else self._opacity, self._alone, self._space)
         if self._graph is None or self._graph.heat_size != heat.shape:
             self._graph = _Graph(plain, small, self._alone)
         painted = self._graph(plain, small)
         for item in (plain, painted):
             item.pts, item.time_base = time
+        painted.colorspace, painted.color_range = self._space, _LIMITED
+        painted.color_primaries, painted.color_trc = frame.color_primaries, frame.color_trc
         return painted
 
-    def _to_420(self, frame: Any, height: int, width: int) -> Any:
-        if frame.format.name == "yuv420p" and (frame.height, frame.width) == (height, width):
-            return frame
-        return frame.reformat(width=width, height=height, format="yuv420p", threads=1)
+
+def _to_420(frame: Any, height: int, width: int, space: int) -> Any:
+    """The frame as yuv420p of this size, limited range and YUV matrix; itself if it is that already."""
+    before = color_space(frame)
+    same = (frame.height, frame.width, before) == (height, width, space) and frame.color_range != _FULL
+    if frame.format.name == "yuv420p" and same:
+        return frame
+    return frame.reformat(
+        width=width,
+        height=height,
+        format="yuv420p",
+        src_colorspace=before,
+        dst_colorspace=space,
+        dst_color_range=_LIMITED,
+        threads=1,
+    )
 
 
 class _Graph:

@@ -14,6 +14,9 @@ from fastgaze.runtime.image import Size
 # Counter-clockwise degrees that the display matrix asks for, and the filters that do it.
 _UPRIGHT = {90: ("transpose=cclock",), -90: ("transpose=clock",), 180: ("hflip", "vflip"), -180: ("hflip", "vflip")}
 
+_USUAL_RATE = 25.0
+_RATES = (1e-3, 1e6)
+
 
 class Reader:
     """One video file, read once from start to end; use it in a ``with`` block."""
@@ -33,7 +36,8 @@ class Reader:
 
     def _open(self) -> Any:
         try:
-            return self._av.open(str(self.path))
+            # Titles and comments, which are not read here, come in any encoding.
+            return self._av.open(str(self.path), metadata_errors="replace")
         except (self._av.error.FFmpegError, ValueError) as error:
             raise DataError(f"{self.path} is not a video that FFmpeg can read ({_reason(error)})") from error
 
@@ -41,6 +45,8 @@ class Reader:
         if not self._container.streams.video:
             raise DataError(f"{self.path} has no video stream")
         self.stream = self._container.streams.video[0]
+        if self.stream.codec_context is None:
+            raise DataError(f"{self.path} has a video stream that FFmpeg has no decoder for; convert it first")
         self.stream.thread_type = "AUTO"
         if threads is not None:
             self.stream.codec_context.thread_count = threads
@@ -51,8 +57,9 @@ class Reader:
 
     @property
     def rate(self) -> float:
-        """Frames per second, the average the file states; 25 when it states none."""
-        return float(self.stream.average_rate or self.stream.guessed_rate or 25)
+        """Frames per second, the average the file states; 25 when it states none, or one that nobody films at."""
+        rate = float(self.stream.average_rate or self.stream.guessed_rate or _USUAL_RATE)
+        return rate if _RATES[0] <= rate <= _RATES[1] else _USUAL_RATE
 
     @property
     def duration(self) -> float | None:
@@ -90,12 +97,15 @@ class Reader:
 
     def _next(self, packets: Iterator[Any]) -> tuple[Any, list[Any]]:
         """The next packet and what it decodes to. Damaged packets give nothing, as in every player."""
-        packet = next(packets, None)
+        try:
+            packet = next(packets, None)
+        except self._av.error.FFmpegError as error:
+            raise DataError(f"{self.path} cannot be read further ({_reason(error)}); it is damaged") from error
         if packet is None or packet.stream.type == "audio":
             return packet, []
         try:
             decoded = packet.decode()
-        except self._av.error.InvalidDataError:
+        except self._av.error.FFmpegError:
             return packet, []
         return packet, [self._timed(self._upright(frame)) for frame in decoded]
 

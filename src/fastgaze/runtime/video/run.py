@@ -11,7 +11,7 @@ from fastgaze.errors import ArgumentError, DataError
 from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.image import Size
-from fastgaze.runtime.predictor import CenterBias, Predictor, load
+from fastgaze.runtime.predictor import CenterBias, Predictor, checked_size, load
 from fastgaze.runtime.video.overlay import Painter, heat_size
 from fastgaze.runtime.video.reader import Reader, frame_size
 from fastgaze.runtime.video.watch import Seen, Watch, watch
@@ -64,6 +64,7 @@ def maps(
 
     size: (height, width) of the maps, that of the frames by default; a smaller one is faster.
     """
+    size = checked_size(size)
     predictor = as_predictor(model, threads)
     bias = predictor.bias(center_bias)
     with Reader(path, threads) as reader:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.errors import ArgumentError
+from fastgaze.errors import ArgumentError, DataError
 from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.image import Size
 from fastgaze.runtime.predictor import Array, Predictor
@@ -97,22 +97,28 @@ class _Scaler:
     """A frame of any pixel format -> RGB at the working size, by libswscale in one pass."""
 
     def __init__(self, predictor: Predictor) -> None:
+        from av.error import FFmpegError
         from av.video.reformatter import VideoReformatter
 
         self._working_size = predictor.card.working_size
-        self._reformatter = VideoReformatter()
+        self._reformatter, self._failure = VideoReformatter(), FFmpegError
 
     def __call__(self, frame: Any) -> npt.NDArray[np.uint8]:
         height, width = self._working_size(frame_size(frame))
-        small = self._reformatter.reformat(
-            frame,
-            width=width,
-            height=height,
-            format="rgb24",
-            src_colorspace=color_space(frame),
-            interpolation="AREA",
-            threads=1,
-        )
+        try:
+            small = self._reformatter.reformat(
+                frame,
+                width=width,
+                height=height,
+                format="rgb24",
+                src_colorspace=color_space(frame),
+                interpolation="AREA",
+                threads=1,
+            )
+        except self._failure as error:
+            kind = f"{frame.format.name} frames with colour matrix {int(frame.colorspace)}"
+            reason = f"FFmpeg cannot turn {kind} into RGB ({error.strerror})"
+            raise DataError(f"{reason}; convert the video first") from error
         return np.asarray(small.to_ndarray(), np.uint8)
 
 

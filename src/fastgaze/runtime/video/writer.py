@@ -1,6 +1,7 @@
 """Frames and sound into a file that plays even if its writing was cut short."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,8 @@ PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "sl
 # how far the sound begins before the picture.
 _FRAGMENTS = "frag_keyframe+delay_moov+hybrid_fragmented"
 _KEY_SECONDS = 2
+# Without them a player guesses, and guesses differ.
+_COLOUR_TAGS = ("colorspace", "color_range", "color_primaries", "color_trc")
 
 
 class Writer:
@@ -49,12 +52,19 @@ class Writer:
             raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def _copy(self, stream: Any) -> Any:
+        if stream.codec_context is None:
+            raise DataError(
+                f"FFmpeg does not know the sound of {self._reader.path}; take it out: ffmpeg -i IN -c copy -an OUT"
+            )
         try:
             return self._container.add_stream_from_template(stream)
         except (self._av.error.FFmpegError, ValueError) as error:
-            raise DataError(
-                f"{self.path.suffix} cannot hold {stream.codec_context.name} sound; write a .mkv"
-            ) from error
+            raise self._unheld([stream]) from error
+
+    def _unheld(self, streams: Iterable[Any]) -> DataError:
+        kinds = ", ".join(dict.fromkeys(stream.codec_context.name for stream in streams))
+        remedy = "convert it first" if self.path.suffix.lower() == ".mkv" else "write a .mkv"
+        return DataError(f"{self.path.suffix} cannot hold {kinds} sound; {remedy}")
 
     def frame(self, frame: Any) -> None:
         """Encode one yuv420p frame, all of one size."""
@@ -63,14 +73,27 @@ class Writer:
         if self._last is not None and frame.pts is not None and frame.pts <= self._last:
             return  # a player shows one of two frames of the same time
         self._last = frame.pts
-        self._mux(self._video.encode(frame))
+        with self._writing():
+            self._container.mux(self._video.encode(frame))
 
     def _start(self, frame: Any) -> None:
-        self._video = self._encoder(frame)
+        video = self._encoder(frame)
         self._sound = {stream.index: self._copy(stream) for stream in self._reader.audio}
+        self._head()
+        self._video = video
         for packet in self._early:
             self.sound(packet)
         self._early.clear()
+
+    def _head(self) -> None:
+        """Write the head of the file; only here do some containers refuse the sound."""
+        with self._writing():
+            try:
+                self._container.start_encoding()
+            except (self._av.error.ArgumentError, self._av.error.InvalidDataError) as error:
+                if not self._sound:
+                    raise
+                raise self._unheld(self._reader.audio) from error
 
     def _encoder(self, frame: Any) -> Any:
         source = self._reader.stream
@@ -79,6 +102,8 @@ class Writer:
         stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
         context = stream.codec_context
         context.time_base = frame.time_base
+        for tag in _COLOUR_TAGS:
+            setattr(context, tag, getattr(frame, tag))
         context.gop_size = max(round(_KEY_SECONDS * self._reader.rate), 1)
         if source.sample_aspect_ratio:
             context.sample_aspect_ratio = source.sample_aspect_ratio
@@ -94,22 +119,25 @@ class Writer:
             self._early.append(packet)
         else:
             packet.stream = self._sound[packet.stream.index]
-            self._mux([packet])
-
-    def _mux(self, packets: Sequence[Any]) -> None:
-        try:
-            for packet in packets:
+            with self._writing():
                 self._container.mux(packet)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Encode, mux or close in here: an error of FFmpeg's becomes one of ours."""
+        try:
+            yield
         except self._av.error.FFmpegError as error:
             raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Encode what is waiting and finish the file."""
-        try:
-            if self._video is not None:
-                self._mux(self._video.encode(None))
-        finally:
-            self._container.close()
+        with self._writing():
+            try:
+                if self._video is not None:
+                    self._container.mux(self._video.encode(None))
+            finally:
+                self._container.close()
 
     def __enter__(self) -> "Writer":
         return self
