@@ -39,7 +39,7 @@ for student in $students; do
 done
 
 # 5. DenseGaze the same way, from DenseNet-121. Pruned, it is ahead of the teacher: it teaches the small ones at last,
-#    photographs first, then drawings, noise and other variants of them too.
+#    photographs first, then drawings, frames and other variants of them too.
 if [ "$scale" = full ]; then
   dense=recipes/densegaze.toml
   $fastgaze distill --config "$dense" --out "$runs/densegaze"
@@ -52,13 +52,15 @@ if [ "$scale" = full ]; then
     $fastgaze distill --config recipes/assistant.toml --start "$runs/$name/best.safetensors" \
       --out "$runs/taught/$name" --steps "$steps" --scale "$sides"
   done
-  for student in taught/fastgaze-m:6000:0.95 fastgaze-l:1500:1.0 taught/fastgaze-s:6000:0.85 fastgaze-xs:14000:0.65; do
+  for student in taught/fastgaze-m:13000:0.95 fastgaze-l:5500:1.0 taught/fastgaze-s:6000:0.85 fastgaze-xs:22000:0.65; do
     IFS=: read -r start steps sides <<< "$student"
     name=${start#taught/}
     $fastgaze distill --config recipes/variants.toml --start "$runs/$start/best.safetensors" \
       --out "$runs/varied/$name" --steps "$steps" --scale "$sides"
   done
-  $fastgaze distill --config recipes/unpruned.toml --grow "$runs/fastgaze-l/best.safetensors" --out "$runs/fastgaze-grown"
+  wide=recipes/unpruned.toml
+  $fastgaze distill --config "$wide" --grow "$runs/varied/fastgaze-l/best.safetensors" --out "$runs/fastgaze-grown"
+  $fastgaze distill --config "$wide" --start "$runs/fastgaze-grown/best.safetensors" --out "$runs/fastgaze-wide"
   exported=$runs/varied/$name
 else
   exported=$runs/$name
