@@ -28,6 +28,8 @@ def pareto_figure(points: Sequence[tuple[float, float, str]], path: Path) -> Non
         label = {"beta": "regularised", "none": "beta = 0"}.get(kind, kind)
         axes.plot(*zip(*front, strict=True), color=color, label=label)
     axes.set(xscale="log", xlabel="GFLOP at 640x480", ylabel="validation loss (nats per fixation)")
+    for plain in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        plain("{x:g}")  # the default writes 2 x 10^0
     axes.grid(alpha=0.3)
     if points:
         axes.legend(frameon=False)
