@@ -91,7 +91,7 @@ done
 
 # 8. Random search over beta and the number of maps, from the largest of the shipped ones.
 $fastgaze sweep --config recipes/sweep.toml --start "$runs/varied/fastgaze-l/best.safetensors" --out "$runs/sweep" \
-  --trials 16 --json > docs/results/sweep.json
+  --trials 8 --json > docs/results/sweep.json
 
 # 9. Into the package, with the scores of the files as they ship; then README, model cards and the report.
 $python recipes/teacher_scores.py "$config" --json docs/results/teacher.json

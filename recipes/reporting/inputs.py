@@ -20,8 +20,8 @@ COMMANDS = {
     "front": "python recipes/front.py recipes/front.toml --data ../shared/data",
     "times": "python recipes/front.py recipes/front.toml --times",
     "maps": "python recipes/figures_maps.py recipes/front.toml",
-    "sweep": "fastgaze sweep --config recipes/sweep.toml --start runs/fastgaze-l/best.safetensors --out runs/sweep "
-    "--trials 16 --json > docs/results/sweep.json",
+    "sweep": "fastgaze sweep --config recipes/sweep.toml --start runs/varied/fastgaze-l/best.safetensors --out "
+    "runs/sweep --trials 8 --json > docs/results/sweep.json",
     "speed": "python recipes/speed.py --score --data ../shared/data",
 }
 """How each input is made."""

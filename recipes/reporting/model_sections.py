@@ -231,14 +231,18 @@ def _sweep(record: Record, images: Path | None) -> list[Block]:
     ratios = cost_ratios(*([(p["loss"], p["gflop"]) for p in drawn[kind]] for kind in ("beta", "none")))
     blocks: list[Block] = [Picture("images/results/sweep.png", caption), Table(header, rows)]
     if ratios:
-        blocks.append(
-            Text(
-                f"For the same loss β = 0 needs {min(ratios):.2f} to {max(ratios):.2f} times the GFLOP of the front "
-                f"with β > 0 (its {len(ratios)} points within the range of the other). The paper reports speed-ups of "
-                f"up to {paper.SPEEDUP_REGULARISED}x for the same AUC."
-            )
-        )
+        blocks.append(Text(_search_words(ratios)))
     return [*blocks, Command(COMMANDS["sweep"])]
+
+
+def _search_words(ratios: list[float]) -> str:
+    """What beta = 0 costs at equal loss, from ``cost_ratios``."""
+    times = f"{min(ratios):.2f} to {max(ratios):.2f}" if len(ratios) > 1 else f"{ratios[0]:.2f}"
+    where = f"{len(ratios)} points of" if len(ratios) > 1 else "the one point of"
+    return (
+        f"For the same loss β = 0 needs {times} times the GFLOP of {where} the front with β > 0 in its range. The paper "
+        f"reports speed-ups of up to {paper.SPEEDUP_REGULARISED}x for the same AUC."
+    )
 
 
 def cost_ratios(ours: list[tuple[float, float]], others: list[tuple[float, float]]) -> list[float]:

@@ -146,7 +146,7 @@ def test_costs_of_a_search_at_equal_loss_are_those_of_the_fronts(pages: Any, tmp
     (tmp_path / "sweep.json").write_text(json.dumps({"points": trials, "pareto": [0, 1, 5]}))
     text, _ = pages(tmp_path, tmp_path / "images")
     assert "| 1 | 0.1 | 9 | 4.00 | 7.3500 | yes |" in text
-    assert "β = 0 needs 2.00 to 2.00 times the GFLOP of the front with β > 0 (its 2 points" in text
+    assert "β = 0 needs 2.00 to 2.00 times the GFLOP of 2 points of the front with β > 0 in its range" in text
     assert (tmp_path / "images" / "sweep.png").is_file()
 
 
