@@ -240,8 +240,8 @@ def _search_words(ratios: list[float]) -> str:
     times = f"{min(ratios):.2f} to {max(ratios):.2f}" if len(ratios) > 1 else f"{ratios[0]:.2f}"
     where = f"{len(ratios)} points of" if len(ratios) > 1 else "the one point of"
     return (
-        f"For the same loss β = 0 needs {times} times the GFLOP of {where} the front with β > 0 in its range. The paper "
-        f"reports speed-ups of up to {paper.SPEEDUP_REGULARISED}x for the same AUC."
+        f"For the same loss β = 0 needs {times} times the GFLOP of {where} the front with β > 0 in its range. "
+        f"The paper reports speed-ups of up to {paper.SPEEDUP_REGULARISED}x for the same AUC."
     )
 
 
