@@ -40,14 +40,21 @@ def table(listed: list[BundledModel]) -> str:
         "fixation over a uniform density. Time: CPU milliseconds from a 384x512 picture to its 384x512 log density at "
         "the model's own working size, onnxruntime, one thread of a shared 2-core AVX-512 machine; "
         "beside it, how many times as long DeepGaze II takes in eager torch for its network and tail, same picture and "
-        "thread, all in one interleaved run (`recipes/speed.py`, [results](docs/results.md)).",
+        f"thread, all in one interleaved run (`recipes/speed.py`, [results](docs/results.md)). {busy()}",
     ]
     return "\n".join(rows)
 
 
-def measured_speeds() -> dict[str, tuple[float, float]]:
+def busy() -> str:
+    """What another run of the recipe gave while the machine had other work: small networks suffer more than large."""
+    ratios = measured_speeds("speed-again.json")
+    shown = ", ".join(f"`{name}` {ratios[name][1]:.0f}" for name in ("fastgaze-m", "fastgaze-s", "fastgaze-xs"))
+    return f"In another run, with other work on both cores: {shown} times."
+
+
+def measured_speeds(file: str = "speed.json") -> dict[str, tuple[float, float]]:
     """By model, in onnxruntime at its own working size: CPU milliseconds, and DeepGaze II's time over them."""
-    measured = json.loads((ROOT / "docs" / "results" / "speed.json").read_text())["rows"]
+    measured = json.loads((ROOT / "docs" / "results" / file).read_text())["rows"]
     return {
         row["name"]: (row["cpu_ms"], row["ratio_to_deepgaze2"])
         for row in measured

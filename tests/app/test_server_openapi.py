@@ -1,0 +1,86 @@
+"""The server keeps to its own OpenAPI document."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import jsonschema
+import pytest
+
+from fastgaze.app.server.options import CROP_OPTIONS, GAZE_OPTIONS
+from tests.app.serving import encoded, make_models, picture, serving
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with (
+        serving(make_models(tmp_path_factory.mktemp("models"))) as url,
+        httpx.Client(base_url=url, timeout=20) as found,
+    ):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def openapi(client: httpx.Client) -> dict:
+    return client.get("/openapi.json").json()
+
+
+def validate(openapi: dict, response: httpx.Response, path: str, method: str) -> None:
+    """The answer is one that the document announces, body included."""
+    answers = openapi["paths"][path][method]["responses"]
+    content = answers[str(response.status_code)]["content"]
+    schema = content[response.headers["content-type"].split(";")[0]].get("schema")
+    if schema is not None:
+        jsonschema.Draft202012Validator(schema | {"components": openapi["components"]}).validate(response.json())
+
+
+def test_answers_match_the_openapi_document(client: httpx.Client, openapi: dict) -> None:
+    for path in ("/v1/models", "/healthz", "/openapi.json"):
+        validate(openapi, client.get(path), path, "get")
+        validate(openapi, client.delete(path), path, "get")
+    good, bad = encoded(picture(64, 48)), b"no picture"
+    for query in ("", "?format=png", "?format=npy", "?format=overlay", "?heat=true&ratio=1:1&n=2", "?x=1", "?model=x"):
+        for content in (good, bad, b""):
+            validate(openapi, client.post(f"/v1/gaze{query}", content=content), "/v1/gaze", "post")
+    for query in ("?ratio=1:1", ""):
+        validate(openapi, client.post(f"/v1/crop{query}", content=good), "/v1/crop", "post")
+
+
+def test_every_documented_value_of_an_option_is_accepted_and_every_other_refused(
+    client: httpx.Client, openapi: dict
+) -> None:
+    content = encoded(picture(64, 48))
+    for path in ("/v1/gaze", "/v1/crop"):
+        base = {"ratio": "1:1"} if path == "/v1/crop" else {}
+        for parameter in openapi["paths"][path]["post"]["parameters"]:
+            for value, status in _values(parameter["schema"]):
+                found = client.post(path, params=base | {parameter["name"]: value}, content=content).status_code
+                assert found == status or (status == 400 and found == 404), (parameter["name"], value)
+
+
+def _values(schema: dict) -> list[tuple[object, int]]:
+    if "enum" in schema:
+        return [(value, 200) for value in schema["enum"]] + [("other", 400)]
+    if schema["type"] == "boolean":
+        return [("true", 200), ("false", 200), ("yes", 400)]
+    if "pattern" in schema:
+        return [(value, 200) for value in schema.get("examples", ["48x64"])] + [("other", 400)]
+    return [
+        (schema["minimum"], 200),
+        (schema["maximum"], 200),
+        (schema["minimum"] - 1, 400),
+        (schema["maximum"] + 1, 400),
+    ]
+
+
+def test_the_document_is_openapi_3_1_and_names_all_options(openapi: dict) -> None:
+    assert openapi["openapi"].startswith("3.1.")
+    for path, options in (("/v1/gaze", GAZE_OPTIONS), ("/v1/crop", CROP_OPTIONS)):
+        assert tuple(p["name"] for p in openapi["paths"][path]["post"]["parameters"]) == options
+    for schema in openapi["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    references = re.findall(r"#/components/schemas/(\w+)", str(openapi))
+    assert set(references) <= set(openapi["components"]["schemas"])
+
+
+# -- the page's files and what every answer carries -------------------------------------------------------------------
