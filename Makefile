@@ -35,14 +35,14 @@ test-all: lint  ## the default suite and the slow tests
 	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
-	$(BIN)/ruff check src tests recipes
-	$(BIN)/ruff format --check src tests recipes
+	$(BIN)/ruff check src tests experiments
+	$(BIN)/ruff format --check src tests experiments
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.dev  ## let ruff format and sort imports
-	$(BIN)/ruff check --fix src tests recipes
-	$(BIN)/ruff format src tests recipes
+	$(BIN)/ruff check --fix src tests experiments
+	$(BIN)/ruff format src tests experiments
 
 backbones: $(VENV)/.dev  ## get the ImageNet weights that training starts from, about a minute
 	@test -f ../shared/tools/get_backbones.py || { echo "no ../shared/tools/get_backbones.py; where there is a network, training fetches the files itself"; exit 1; }

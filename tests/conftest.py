@@ -31,7 +31,7 @@ def peer() -> Path:
 @pytest.fixture(scope="session")
 def bright_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported network that looks at bright things: small, exact, and no training needed."""
-    from fastgaze.export import Facts, export_onnx
+    from fastgaze.onnx.write import Facts, export_onnx
     from tests.small_models import bright_model
 
     path = tmp_path_factory.mktemp("models") / "bright.onnx"

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from fastgaze.models import GazeModel
-from fastgaze.models.spec import DenseNetSpec, GazeSpec, VGGSpec
+from fastgaze.core.spec import DenseNetSpec, GazeSpec, VGGSpec
+from fastgaze.networks import GazeModel
 
 PLAIN = GazeSpec("fastgaze", VGGSpec(((8,), (16,), (16, 16), (16, 24), (24, 16)), ("relu5_2",)), (8, 4, 2, 1), "prelu")
 DENSE = GazeSpec(

@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from fastgaze.errors import ExportError
-from fastgaze.export import PARITY, Facts, check_parity, export_int8, export_onnx
-from fastgaze.models.cost import flops, parameters, prunable_maps
-from fastgaze.models.spec import GazeSpec
-from fastgaze.runtime.metadata import WorkingSize, read_card
+from fastgaze.core.cost import flops, parameters, prunable_maps
+from fastgaze.core.errors import ExportError
+from fastgaze.core.spec import GazeSpec
+from fastgaze.onnx.write import PARITY, Facts, check_parity, export_int8, export_onnx
+from fastgaze.runtime.card import WorkingSize, read_card
 from fastgaze.runtime.predictor import load
 from tests.small_models import DENSE, PLAIN, bright_model, random_model
 

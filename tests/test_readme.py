@@ -66,7 +66,7 @@ def test_links_lead_somewhere() -> None:
 
 @pytest.mark.skipif(not models(), reason="no trained model is bundled yet")
 def test_the_table_of_models_and_the_cards_are_the_generated_ones() -> None:
-    recipe = runpy.run_path(str(ROOT / "recipes" / "readme.py"))
+    recipe = runpy.run_path(str(ROOT / "experiments" / "readme.py"))
     assert recipe["with_table"](README) == README
     cards = (ROOT / "docs" / "models.md").read_text()
     assert recipe["with_cards"](cards) == cards

@@ -10,21 +10,46 @@ and imports neither torch nor onnxruntime.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = ["FastGazeError", "GazeMap", "Predictor", "__version__", "load", "models", "predict"]
+__all__ = [
+    "BundledModel",
+    "Crop",
+    "FastGazeError",
+    "GazeMap",
+    "Peak",
+    "Predictor",
+    "__version__",
+    "batch",
+    "errors",
+    "load",
+    "models",
+    "predict",
+    "video",
+]
 
 if TYPE_CHECKING:
-    from fastgaze.errors import FastGazeError
-    from fastgaze.runtime.gazemap import GazeMap
+    from fastgaze.core import errors
+    from fastgaze.core.errors import FastGazeError
+    from fastgaze.runtime import batch, video
+    from fastgaze.runtime.crop import Crop
+    from fastgaze.runtime.gazemap import GazeMap, Peak
     from fastgaze.runtime.predictor import Predictor, load, predict
-    from fastgaze.runtime.zoo import models
+    from fastgaze.runtime.zoo import BundledModel, models
 
+_MODULES = {
+    "batch": "fastgaze.runtime.batch",
+    "errors": "fastgaze.core.errors",
+    "video": "fastgaze.runtime.video",
+}
 _HOME = {
-    "FastGazeError": "fastgaze.errors",
+    "BundledModel": "fastgaze.runtime.zoo",
+    "Crop": "fastgaze.runtime.crop",
+    "FastGazeError": "fastgaze.core.errors",
     "GazeMap": "fastgaze.runtime.gazemap",
+    "Peak": "fastgaze.runtime.gazemap",
     "Predictor": "fastgaze.runtime.predictor",
     "load": "fastgaze.runtime.predictor",
     "models": "fastgaze.runtime.zoo",
@@ -32,14 +57,12 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "video":
-        return import_module("fastgaze.video")
-    if name not in _HOME:
-        raise AttributeError(f"module 'fastgaze' has no attribute {name!r}")
-    if name == "models":  # also a package, which replaces this name once it is imported; it can be called the same way
-        return import_module("fastgaze.models")
-    return getattr(import_module(_HOME[name]), name)
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'fastgaze' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

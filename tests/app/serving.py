@@ -15,7 +15,7 @@ from PIL import Image
 from fastgaze.app.server import run
 from fastgaze.app.server.api import create_app
 from fastgaze.app.server.limits import Limits
-from fastgaze.runtime.metadata import KEY, ModelCard
+from fastgaze.runtime.card import KEY, ModelCard
 from fastgaze.runtime.predictor import Predictor, load
 
 GAIN = 4.0

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from fastgaze import __version__
 from fastgaze.app.cli import app
-from fastgaze.models import create_model, save_checkpoint
-from fastgaze.models.spec import GazeSpec, VGGSpec
+from fastgaze.core.spec import GazeSpec, VGGSpec
+from fastgaze.networks import create_model, save_checkpoint
 
 
 @pytest.mark.parametrize(

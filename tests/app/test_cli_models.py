@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastgaze.core.cost import flops
 from fastgaze.evaluation.bench import Setup, at_size, bench
-from fastgaze.models import create_model, save_checkpoint
-from fastgaze.models.cost import flops
+from fastgaze.networks import create_model, save_checkpoint
 from fastgaze.runtime.predictor import Predictor, load
 from tests.app.test_cli_pictures import run
 from tests.small_models import PLAIN, bright_model, random_model

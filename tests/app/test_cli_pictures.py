@@ -16,7 +16,7 @@ from PIL import Image
 
 from fastgaze.app.cli import main, pictures
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "src" / "fastgaze" / "app" / "server" / "examples"
 
 
 def run(*arguments: object) -> int:
@@ -294,8 +294,8 @@ def test_a_fresh_process_imports_no_torch(photos: Path, bright_file: Path) -> No
 
 
 def recipe(name: str) -> ModuleType:
-    """A script of recipes/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "recipes" / f"{name}.py")
+    """A script of experiments/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "experiments" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

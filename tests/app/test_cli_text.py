@@ -11,7 +11,7 @@ from PIL import Image
 
 from fastgaze.app.cli.common import note, progress
 from fastgaze.app.cli.workshop import print_result
-from fastgaze.export import Facts, export_onnx
+from fastgaze.onnx.write import Facts, export_onnx
 from tests.app.test_cli_pictures import run
 from tests.small_models import bright_model
 

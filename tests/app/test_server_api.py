@@ -17,7 +17,7 @@ from fastgaze.app.server.api import create_app
 from fastgaze.app.server.jobs import map_size
 from fastgaze.app.server.limits import Limits
 from fastgaze.app.server.site import PAGE
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.runtime.predictor import Predictor
 from tests.app.serving import encoded, make_models, picture, serving
 

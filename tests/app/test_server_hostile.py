@@ -11,7 +11,7 @@ import pytest
 
 from tests.app.serving import write_model
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "load_test.py"
+RECIPE = Path(__file__).parents[2] / "experiments" / "load_test.py"
 
 
 def press(tmp_path: Path, *arguments: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pytest
 
 from fastgaze.app.server import run
 from fastgaze.app.server.limits import Limits
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.runtime.predictor import Predictor
 from tests.app.serving import encoded, make_models, picture, serving, write_model
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fastgaze.data.center_bias import GRID, fit_center_bias, resample_log_density
-from fastgaze.errors import DataError
+from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.errors import DataError
 
 
 def _logsumexp(log_density: np.ndarray) -> float:

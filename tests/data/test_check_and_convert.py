@@ -9,11 +9,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fastgaze.app.cli import app, main
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.check import check
 from fastgaze.data.convert import convert, file_names
 from fastgaze.data.fixations import from_lists, held_out
 from fastgaze.data.formats import load
-from fastgaze.errors import ArgumentError, DataError
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from fastgaze.core.errors import ArgumentError, DataError, ImageError
 from fastgaze.data.fixations import FixationSet, concatenate, from_lists, held_out
 from fastgaze.data.formats import load
-from fastgaze.errors import ArgumentError, DataError, ImageError
 
 
 def make(n=10, seed=0):

@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data import formats
 from fastgaze.data.fixations import from_lists
 from fastgaze.data.formats import hdf5, load, mit1003, recognise
 from fastgaze.data.formats.mat import read_mat
 from fastgaze.data.formats.problems import Problems
-from fastgaze.errors import ArgumentError, DataError
 
 
 def save_image(path, size=(48, 64), grey=False):

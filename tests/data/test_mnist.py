@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastgaze.core.errors import DataError
 from fastgaze.data.mnist import load_mnist, read_idx
-from fastgaze.errors import DataError
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from fastgaze.runtime.predictor import Predictor
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[2] / "experiments"
 
 
 @pytest.fixture

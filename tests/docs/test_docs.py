@@ -23,7 +23,7 @@ import typer
 from PIL import Image
 
 from fastgaze.app.cli import app
-from fastgaze.export import Facts, export_onnx
+from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.training.config import read_config
 from tests.app.test_cli_pictures import run
 from tests.small_models import bright_model
@@ -195,7 +195,7 @@ def test_links_and_files_lead_somewhere(page: str) -> None:
     text = (DOCS / page).read_text()
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (DOCS / target).exists(), f"{page}: no {target}"
-    for file in re.findall(r"`((?:recipes|tests|examples)/[\w./-]+)`", text):
+    for file in re.findall(r"`((?:experiments|tests|examples)/[\w./-]+)`", text):
         assert (ROOT / file).exists(), f"{page}: no {file}"
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 ROOT = Path(__file__).parents[2]
-RECIPES, DOCS = ROOT / "recipes", ROOT / "docs"
+RECIPES, DOCS = ROOT / "experiments", ROOT / "docs"
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def _front() -> dict[str, Any]:
 def test_what_was_not_measured_is_named_with_its_command(pages: Any, tmp_path: Path) -> None:
     text, page = pages(tmp_path)
     for recipe in ("lenet_mnist", "pruning_comparison", "front", "figures_maps", "speed"):
-        assert re.search(rf"Not measured yet.*`python recipes/{recipe}\.py ", text), recipe
+        assert re.search(rf"Not measured yet.*`python experiments/{recipe}\.py ", text), recipe
     assert "![" not in text
     assert "<img" not in page
     assert page.count('class="missing"') == text.count("**Not measured yet**")
@@ -164,7 +164,7 @@ def test_scores_without_times_draw_no_figure(pages: Any, tmp_path: Path) -> None
     (tmp_path / "front.json").write_text(json.dumps(front))
     text, _ = pages(tmp_path, tmp_path / "images")
     assert "figure2.png" not in text
-    assert "recipes/front.py recipes/front.toml --times`" in text
+    assert "experiments/front.py experiments/configs/front.toml --times`" in text
 
 
 def test_only_points_that_no_faster_one_reaches_are_pareto_optimal(report: Any) -> None:
@@ -213,7 +213,7 @@ def test_the_page_has_the_same_cells_and_needs_nothing_from_elsewhere(pages: Any
 
 def test_the_committed_pages_are_the_generated_ones(pages: Any) -> None:
     text, page = pages(DOCS / "results")
-    assert (DOCS / "results.md").read_text() == text, "run: python recipes/report.py"
-    assert (DOCS / "results.html").read_text() == page, "run: python recipes/report.py"
+    assert (DOCS / "results.md").read_text() == text, "run: python experiments/report.py"
+    assert (DOCS / "results.html").read_text() == page, "run: python experiments/report.py"
     for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         assert (DOCS / picture).is_file(), picture

@@ -8,12 +8,12 @@ import torch
 from tests.small_models import PLAIN, random_model
 from torch.nn import functional as F
 
-from fastgaze.errors import ArgumentError, ModelError
+from fastgaze.core.errors import ArgumentError, ModelError
 from fastgaze.evaluation import peers
-from fastgaze.evaluation.adapters import CheckpointModel, Ensemble, open_model
-from fastgaze.export import Facts, export_onnx
-from fastgaze.models.checkpoint import save_checkpoint
-from fastgaze.models.factory import create_model
+from fastgaze.evaluation.models import CheckpointModel, Ensemble, open_model
+from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.networks.factory import create_model
+from fastgaze.onnx.write import Facts, export_onnx
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
 

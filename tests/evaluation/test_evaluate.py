@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastgaze.data.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.fixations import concatenate, from_lists
 from fastgaze.data.formats import load
-from fastgaze.errors import ArgumentError, DataError
 from fastgaze.evaluation.evaluate import Cases, bootstrap, evaluate
 from fastgaze.evaluation.protocols import METRICS
 

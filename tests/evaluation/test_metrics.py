@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastgaze.errors import DataError
+from fastgaze.core.errors import DataError
 from fastgaze.evaluation import metrics
 
 POINTS = np.array([[0.0, 0.0], [3.7, 1.2], [3.7, 1.2], [4.999, 2.999]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from fastgaze.errors import ArgumentError, DataError
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.evaluation import metrics, protocols
 from fastgaze.evaluation.protocols import Case, score
 

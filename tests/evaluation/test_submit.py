@@ -12,11 +12,11 @@ from tests.small_models import bright_model
 from typer.testing import CliRunner
 
 from fastgaze.app.cli import app, main
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.convert import convert
-from fastgaze.errors import ArgumentError, DataError
 from fastgaze.evaluation.protocols import METRICS
 from fastgaze.evaluation.submit import submit, to_8_bits
-from fastgaze.models.checkpoint import save_checkpoint
+from fastgaze.networks.checkpoint import save_checkpoint
 
 
 @pytest.fixture

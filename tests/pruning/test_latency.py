@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Latency, LatencyTable, LayerShape, Pruner, compact
 from fastgaze.pruning.latency import stair_widths
 from tests.pruning.nets import image_losses, make

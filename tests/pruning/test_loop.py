@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Flops, History, NoCost, Pruner, Random, Removal, Signal, Until, run
 from tests.pruning.nets import image_losses, make
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fastgaze.models import create_model, load_checkpoint, prunable_maps, save_checkpoint
+from fastgaze.core.cost import prunable_maps
+from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
 from fastgaze.pruning import ChannelGraph, Flops, Pruner, compact, masked
 from tests.pruning.nets import randomize
 from tests.pruning.test_compact import removable_choice
@@ -44,7 +45,7 @@ def test_a_pruned_network_is_saved_and_loaded_as_spec_and_weights(name: str, tmp
 
 
 def test_costs_of_the_pruner_and_of_the_spec_agree() -> None:
-    from fastgaze.models import flops
+    from fastgaze.core.cost import flops
 
     model, graph, _ = traced("densegaze")
     graph.mark_removed(removable_choice(graph, 0.5, 4))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning import Beta, BetaStar, ChannelGraph, Fisher, Flops, History, NoCost, Pruner, Random, Target
 from tests.pruning.nets import image_losses, make
 

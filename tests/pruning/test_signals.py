@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Fisher, L1Activity, L1Weight, Layer, Molchanov, Random, Statistics, probed
 from tests.pruning.nets import NETS, image_losses, make
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, compact, masked
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fastgaze.errors import ArgumentError, DataError
-from fastgaze.export import Facts, export_onnx
+from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.batch import Options, run
 from fastgaze.runtime.batch.inputs import find_images
 from fastgaze.runtime.batch.job import Shard, open_job
 from fastgaze.runtime.batch.local import _Pool
 from fastgaze.runtime.batch.store import Folder, legible
 from fastgaze.runtime.batch.work import DIED, Setup, Worker
-from fastgaze.runtime.metadata import WorkingSize
+from fastgaze.runtime.card import WorkingSize
 from fastgaze.runtime.predictor import load
 from tests.small_models import bright_model
 

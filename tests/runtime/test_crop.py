@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.runtime.crop import MOST_OVERLAP, Integral, find_crops, parse_ratio
 
 

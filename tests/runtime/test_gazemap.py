@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastgaze.errors import ArgumentError
-from fastgaze.runtime import colormap
+from fastgaze.core.errors import ArgumentError
+from fastgaze.runtime import colours as colormap
 from fastgaze.runtime.crop import find_crops
 from fastgaze.runtime.gazemap import GazeMap
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
 
-from fastgaze.errors import ArgumentError, ImageError, ImageTooLargeError
-from fastgaze.runtime import image as image_module
-from fastgaze.runtime.image import open_picture
+from fastgaze.core import pictures as image_module
+from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
+from fastgaze.core.pictures import open_picture
 
 
 def gradient(height: int = 40, width: int = 60) -> np.ndarray:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastgaze.errors import ModelError
-from fastgaze.runtime.metadata import ModelCard, WorkingSize, parse_card, read_card
+from fastgaze.core.errors import ModelError
+from fastgaze.runtime.card import ModelCard, WorkingSize, parse_card, read_card
 
 CARD = ModelCard("m", "fastgaze", 10, 1.5, 8.0, np.linspace(-9, -7, 12, dtype=np.float32).reshape(3, 4))
 

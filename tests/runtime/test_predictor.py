@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 
 import fastgaze
-from fastgaze.errors import ArgumentError, ImageError, ModelError
+from fastgaze.core.errors import ArgumentError, ImageError, ModelError
 from fastgaze.runtime import zoo
+from fastgaze.runtime.card import read_card
 from fastgaze.runtime.engines import TOLERANCE
-from fastgaze.runtime.metadata import read_card
 from fastgaze.runtime.predictor import Predictor, load
 from tests.small_models import bright_model
 

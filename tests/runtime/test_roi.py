@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgaze.errors import ArgumentError, DataError
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.runtime.predictor import Predictor
-from fastgaze.runtime.roi import Blocks, Roi, expected_bits, sum_blocks, watch_blocks
-from fastgaze.runtime.roi_formats import (
+from fastgaze.runtime.video import Reader, Watch
+from fastgaze.runtime.video.roi import Blocks, Roi, expected_bits, sum_blocks, watch_blocks
+from fastgaze.runtime.video.roi_formats import (
     TEXT,
     rectangles,
     stretches,
@@ -30,7 +31,6 @@ from fastgaze.runtime.roi_formats import (
     write_kvazaar,
     write_kvazaar_binary,
 )
-from fastgaze.runtime.video import Reader, Watch
 
 SIZE = (144, 240)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fastgaze.data.center_bias import resample_log_density
-from fastgaze.data.operators import bilinear_matrix, gaussian_matrix
-from fastgaze.errors import ArgumentError
+from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.runtime.tail import NO_BIAS, log_density, make_bias
 
 GENERATOR = np.random.default_rng(0)

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import fastgaze
-from fastgaze.errors import ArgumentError, DataError
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Reader, Watch, maps, render

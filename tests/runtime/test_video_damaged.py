@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastgaze.app.cli import main
-from fastgaze.errors import DataError
+from fastgaze.core.errors import DataError
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Reader, maps, render
 

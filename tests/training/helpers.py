@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fastgaze.models import create_model
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import GazeSpec, VGGSpec
-from fastgaze.training.prepare import PreparedSet
+from fastgaze.core.spec import GazeSpec, VGGSpec
+from fastgaze.networks import create_model
+from fastgaze.networks.gaze import GazeModel
+from fastgaze.training.datasets import PreparedSet
 from fastgaze.training.stream import Source, fixation_source
 
 TINY = GazeSpec("fastgaze", VGGSpec(((4,), (6,), (6,), (8,), (8,)), ("relu5_1",)), (4, 1), "prelu")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.training.fit import Fit, FitSettings, learning_rate, validate
 from fastgaze.training.state import load_state
 from tests.training.helpers import source, tiny_model

@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fastgaze.errors import ArgumentError
-from fastgaze.models import create_model
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import VGGSpec
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.spec import VGGSpec
+from fastgaze.networks import create_model
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.grow import grow_into
 from tests.training.helpers import TINY, tiny_model
 

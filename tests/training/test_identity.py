@@ -8,14 +8,14 @@ import pytest
 import torch
 from PIL import Image
 
+from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.spec import GazeSpec, VGGSpec
 from fastgaze.data.fixations import FixationSet, from_lists
-from fastgaze.errors import ArgumentError, DataError
-from fastgaze.models import create_model
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import GazeSpec, VGGSpec
+from fastgaze.networks import create_model
+from fastgaze.networks.gaze import GazeModel
+from fastgaze.training.datasets import prepare
 from fastgaze.training.features import extract_features
-from fastgaze.training.identity import claim, weights_digest
-from fastgaze.training.prepare import prepare
+from fastgaze.training.runs import claim, weights_digest
 from tests.training.helpers import bright_squares, tiny_model
 
 MIXTURE = {"teacher": 0.5, "teachers": ("teacher",)}

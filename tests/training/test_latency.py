@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fastgaze.errors import ArgumentError
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import VGGSpec
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.spec import VGGSpec
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.pruning import Latency, LatencyTable, LayerShape
 from fastgaze.training.latency import latency_cost, layer_milliseconds, measured_widths
 from fastgaze.training.prune import PruneSettings, prune_while_training, trace

@@ -11,17 +11,17 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from fastgaze.core.errors import ArgumentError, DataError, ModelError
+from fastgaze.core.spec import VGG_BLOCKS, VGGSpec
 from fastgaze.data import formats
 from fastgaze.data.fixations import held_out
-from fastgaze.errors import ArgumentError, DataError, ModelError
-from fastgaze.export import Facts, export_onnx
-from fastgaze.models import load_checkpoint, save_checkpoint
-from fastgaze.models.spec import VGG_BLOCKS, VGGSpec
-from fastgaze.models.vgg import VGG
+from fastgaze.networks import load_checkpoint, save_checkpoint
+from fastgaze.networks.vgg import VGG
+from fastgaze.onnx.read import reopen
+from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.predictor import load
+from fastgaze.training.finetune import OwnSettings, Start, prepare_own, shared_sizes, train_own
 from fastgaze.training.fit import FitSettings
-from fastgaze.training.own import OwnSettings, Start, prepare_own, shared_sizes, train_own
-from fastgaze.training.reopen import reopen
 from tests.app.test_cli_pictures import run
 from tests.small_models import DENSE, PLAIN, random_model
 from tests.training.helpers import bright_squares, tiny_model

@@ -8,17 +8,18 @@ import pytest
 import torch
 from PIL import Image
 
+from fastgaze.core.cost import prunable_maps
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.spec import VGGSpec
 from fastgaze.data.fixations import from_lists, held_out
 from fastgaze.data.formats import load
 from fastgaze.data.formats.npz import write_arrays
-from fastgaze.errors import ArgumentError
-from fastgaze.models import create_model, load_checkpoint, prunable_maps, save_checkpoint
-from fastgaze.models.spec import VGGSpec
-from fastgaze.models.weights import cache_dir
+from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
+from fastgaze.networks.backbones import cache_dir
 from fastgaze.training.config import Config, read_config
+from fastgaze.training.datasets import dataset_center_bias
 from fastgaze.training.distill import Mixture, distillation_sources, student_maps
 from fastgaze.training.fit import FitSettings
-from fastgaze.training.prepare import dataset_center_bias
 from fastgaze.training.prune import PruneSettings, narrow_to, prune_while_training
 from fastgaze.training.stages import (
     map_large_set,
@@ -121,7 +122,7 @@ def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config
 
 
 def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "recipes")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "experiments")
     import ship
 
     sets = [tmp_path / name for name in ship.TRAINED_ON]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.training.stream import Batch, Stream, in_order
 from tests.training.helpers import source
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.training.config import SweepSettings
 from fastgaze.training.prune import PruneSettings
 from fastgaze.training.sweep import Point, open_study, pareto, run_sweep

@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 from PIL import Image, ImageDraw
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import cut, open_picture
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.image import cut, open_picture
 from fastgaze.runtime.predictor import Predictor
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parent / "server" / "examples"
 RATIO = "16:9"
 _RESULTS = (".gaze.jpg", ".crop.jpg")
 

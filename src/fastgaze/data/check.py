@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fastgaze.data.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.errors import ImageError
 from fastgaze.data.fixations import FixationSet
 from fastgaze.data.formats import load, recognise
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import image_size, read_image
-from fastgaze.errors import ImageError
 
 PICTURE = (12, 16)  # cells of the centre bias as it is reported, (height, width)
 _SHAPE_TOLERANCE = 0.02  # of height over width, between the original and the stored image

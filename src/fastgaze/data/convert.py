@@ -6,10 +6,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.fixations import FixationSet, file_name
 from fastgaze.data.formats import folder, hdf5, npz
 from fastgaze.data.images import image_size, read_image
-from fastgaze.errors import ArgumentError, DataError
 
 TARGETS = ("npz", "folder", "hdf5")
 _QUALITY = 90  # of re-encoded WebP

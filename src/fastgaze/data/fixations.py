@@ -19,8 +19,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.images import read_image
-from fastgaze.errors import ArgumentError, DataError
 
 Size: TypeAlias = tuple[int, int]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from fastgaze.errors import ImageError
+from fastgaze.core.errors import ImageError
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 _ORIENTATION = 0x0112  # the EXIF tag; 5 to 8 mean that height and width are swapped

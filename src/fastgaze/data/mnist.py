@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastgaze.errors import DataError
+from fastgaze.core.errors import DataError
 
 VALIDATION = 7_000  # of the 60,000 training digits, as in the paper
 _TYPES: dict[int, np.dtype[np.generic]] = {

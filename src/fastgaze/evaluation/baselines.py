@@ -6,9 +6,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastgaze.data.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.operators import gaussian_matrix
 from fastgaze.data.fixations import FixationSet, Size
-from fastgaze.data.operators import gaussian_matrix
 from fastgaze.evaluation import metrics
 
 GOLD_SIGMA = 0.022  # of the longer side; with the shares below near the best likelihood on OSIE and EyeCrowd

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from fastgaze.errors import ArgumentError, FastGazeError
-from fastgaze.runtime.image import open_picture
+from fastgaze.core.errors import ArgumentError, FastGazeError
+from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.predictor import Predictor, load
 
 Size = tuple[int, int]

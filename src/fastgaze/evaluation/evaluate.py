@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.fixations import FixationSet, Size
 from fastgaze.data.images import image_size
-from fastgaze.errors import ArgumentError, DataError
 from fastgaze.evaluation import baselines
 from fastgaze.evaluation.protocols import METRICS, Case, check_protocol, score
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastgaze.errors import require
+from fastgaze.core.errors import require
 
 COLORS = ("#0b6e99", "#d1642a", "#4a8f3c", "#8a5aa8", "#5c5c5c", "#c2a000")
 

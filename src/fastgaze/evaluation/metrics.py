@@ -8,7 +8,7 @@ ones included. ``name`` is the image's, for error messages.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastgaze.errors import DataError
+from fastgaze.core.errors import DataError
 
 Map = NDArray[np.floating]
 

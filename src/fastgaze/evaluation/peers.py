@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastgaze.data.center_bias import resample_log_density
+from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.errors import ModelError, require
 from fastgaze.data.fixations import Size
-from fastgaze.errors import ModelError, require
 
 MAGIC = b"\x01tPM"
 BGR_MEAN = np.array([103.939, 116.779, 123.68], dtype=np.float32)

@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.evaluation import metrics
 
 METRICS = ("auc", "sauc", "nss", "sim", "kl", "cc", "log_likelihood", "log_likelihood_bits", "information_gain")

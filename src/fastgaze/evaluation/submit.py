@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastgaze.core.errors import ArgumentError, DataError, require
+from fastgaze.core.files import replacing
 from fastgaze.data.fixations import Size
 from fastgaze.data.images import SUFFIXES, image_size, read_image
-from fastgaze.errors import ArgumentError, DataError, require
 from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
 from fastgaze.evaluation.metrics import check_density
-from fastgaze.files import replacing
 
 HDF5 = (".hdf5", ".h5")
 MAPS = ("density", "log")

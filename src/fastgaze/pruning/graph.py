@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 
 if TYPE_CHECKING:
     from fastgaze.pruning.cost import Cost

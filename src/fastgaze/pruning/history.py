@@ -10,8 +10,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from fastgaze.errors import PruningError
-from fastgaze.files import replacing
+from fastgaze.core.errors import PruningError
+from fastgaze.core.files import replacing
 from fastgaze.pruning.compact import compact
 from fastgaze.pruning.graph import ChannelGraph
 

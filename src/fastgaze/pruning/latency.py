@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastgaze.errors import PruningError
-from fastgaze.files import replacing
+from fastgaze.core.errors import PruningError
+from fastgaze.core.files import replacing
 from fastgaze.pruning.graph import ChannelGraph, Layer
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from fastgaze.errors import PruningError, require
-from fastgaze.files import replacing
+from fastgaze.core.errors import PruningError, require
+from fastgaze.core.files import replacing
 from fastgaze.pruning.history import History, Removal
 from fastgaze.pruning.pruner import Pruner
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning.graph import NORMS, evaluation_mode
 from fastgaze.pruning.probe import Reduction
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning.graph import ChannelGraph, Layer, evaluation_mode
 
 Reduction = Literal["mean", "sum"]

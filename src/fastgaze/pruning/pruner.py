@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor
 from torch.optim import Optimizer
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning.compact import check_states, compact
 from fastgaze.pruning.cost import Cost, Flops
 from fastgaze.pruning.graph import ChannelGraph

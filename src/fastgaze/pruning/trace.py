@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from fastgaze.errors import PruningError
+from fastgaze.core.errors import PruningError
 from fastgaze.pruning.graph import NORMS, Kind, Layer, Map, evaluation_mode
 
 Channels = list[int]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
 """Sizes of the windows tried, relative to the largest that fits."""

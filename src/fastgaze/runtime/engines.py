@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.errors import ArgumentError, ModelError, require
+from fastgaze.core.errors import ArgumentError, ModelError, require
 
 Array = npt.NDArray[np.float32]
 

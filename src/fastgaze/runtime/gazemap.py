@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from fastgaze.errors import ArgumentError
-from fastgaze.runtime import colormap
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import Size, Source, open_picture
+from fastgaze.runtime import colours as colormap
 from fastgaze.runtime.crop import SCALES, Crop, Integral, find_crops
-from fastgaze.runtime.image import Size, Source, open_picture
 
 # Two peaks closer than this share of the diagonal are one; the same radius collects a peak's mass.
 _PEAK_RADIUS = 0.1

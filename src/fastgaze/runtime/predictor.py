@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import MAX_PIXELS, Size, Source, open_picture
 from fastgaze.runtime import resize, tail, zoo
+from fastgaze.runtime.card import ModelCard
 from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.image import MAX_PIXELS, Size, Source, open_picture
-from fastgaze.runtime.metadata import ModelCard
 
 Array = npt.NDArray[np.float32]
 CenterBias = Literal["model"] | None | npt.NDArray[np.floating]

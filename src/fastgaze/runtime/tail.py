@@ -17,8 +17,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.data.operators import bilinear_matrix, gaussian_matrix
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.runtime.cache import ByteCache
 
 Array = npt.NDArray[np.float32]

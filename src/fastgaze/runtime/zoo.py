@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastgaze.errors import ModelError
-from fastgaze.runtime.metadata import ModelCard, parse_card, read_card
+from fastgaze.core.errors import ModelError
+from fastgaze.runtime.card import ModelCard, parse_card, read_card
 
 BUNDLED = Path(__file__).parent / "bundled"
 INDEX = "models.json"

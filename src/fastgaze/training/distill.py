@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fastgaze.models.checkpoint import save_checkpoint
-from fastgaze.models.factory import create_model
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.weights import load_backbone
+from fastgaze.networks.backbones import load_backbone
+from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.networks.factory import create_model
+from fastgaze.networks.gaze import GazeModel
+from fastgaze.training.datasets import PreparedSet, channels_last, normalise
 from fastgaze.training.fit import Fit, FitResult, FitSettings, Report, device
-from fastgaze.training.prepare import PreparedSet, channels_last, normalise
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.variants import variants
 from fastgaze.training.workshop import Workshop, mixed_targets, weighted

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import STRIDE, VGGSpec
-from fastgaze.models.vgg import VGG
-from fastgaze.training.prepare import PreparedSet, channels_last, names_digest, normalise, write_json
+from fastgaze.core.spec import STRIDE, VGGSpec
+from fastgaze.networks.gaze import GazeModel
+from fastgaze.networks.vgg import VGG
+from fastgaze.training.datasets import PreparedSet, channels_last, names_digest, normalise, write_json
 
 Features = NDArray[np.float16]
 

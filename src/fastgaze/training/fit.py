@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from fastgaze.errors import ArgumentError
-from fastgaze.models.spec import STRIDE
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.spec import STRIDE
+from fastgaze.training.datasets import channels_last
 from fastgaze.training.distributed import rank, world_size
 from fastgaze.training.logs import RunLog
-from fastgaze.training.prepare import channels_last
 from fastgaze.training.state import load_state, optimizer_tensors, restore_optimizer, save_state
 from fastgaze.training.stream import Batch, Source, Stream, in_order
 

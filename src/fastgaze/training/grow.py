@@ -7,9 +7,9 @@ removed come back with their pretrained weights, and training goes on at full wi
 import torch
 from torch import Tensor, nn
 
-from fastgaze.errors import ArgumentError
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import VGGSpec
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.spec import VGGSpec
+from fastgaze.networks.gaze import GazeModel
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from time import process_time
 
 import numpy as np
 
-from fastgaze.errors import require
+from fastgaze.core.errors import require
 from fastgaze.pruning import ChannelGraph, Latency, LatencyTable, LayerShape
 from fastgaze.pruning.latency import stair_widths
 

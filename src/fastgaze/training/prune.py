@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import torch
 
-from fastgaze.errors import ArgumentError
-from fastgaze.models.checkpoint import save_checkpoint
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import GazeSpec, VGGSpec
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.spec import GazeSpec, VGGSpec
+from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -30,8 +30,8 @@ from fastgaze.pruning import (
 )
 from fastgaze.pruning import run as run_pruning
 from fastgaze.pruning.objective import GIGA
+from fastgaze.training.datasets import channels_last
 from fastgaze.training.fit import FitSettings, device, make_optimizer, per_image_loss, train_mode
-from fastgaze.training.prepare import channels_last
 from fastgaze.training.stream import Source, Stream
 
 REFERENCE = (480, 640)  # (height, width) for which costs are counted, as the paper reports them

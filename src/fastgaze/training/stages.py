@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastgaze.errors import ArgumentError
-from fastgaze.files import replacing
-from fastgaze.models.checkpoint import load_checkpoint, save_checkpoint
-from fastgaze.models.ensemble import GazeEnsemble
-from fastgaze.models.factory import create_model
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import GazeSpec, VGGSpec
-from fastgaze.models.weights import load_backbone
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import replacing
+from fastgaze.core.spec import GazeSpec, VGGSpec
+from fastgaze.networks.backbones import load_backbone
+from fastgaze.networks.checkpoint import load_checkpoint, save_checkpoint
+from fastgaze.networks.ensemble import GazeEnsemble
+from fastgaze.networks.factory import create_model
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.pruning import Cost, Removal
 from fastgaze.training.config import Config, TeacherSettings
+from fastgaze.training.datasets import write_json
 from fastgaze.training.distill import Mixture, distillation_sources, fit_student, new_student, student_maps
 from fastgaze.training.fit import FitResult, FitSettings, Report
 from fastgaze.training.grow import grow_into
-from fastgaze.training.identity import Facts, claim, weights_digest, workshop_facts
 from fastgaze.training.latency import latency_cost
-from fastgaze.training.prepare import write_json
 from fastgaze.training.prune import PruneSettings, narrow_to, prune_while_training, trace
+from fastgaze.training.runs import Facts, claim, weights_digest, workshop_facts
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.teacher import fit_folds, fit_readout, is_dead, mean_maps, save_teacher
 from fastgaze.training.variants import KEY, variants

@@ -9,8 +9,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from fastgaze.errors import ModelError
-from fastgaze.files import replacing
+from fastgaze.core.errors import ModelError
+from fastgaze.core.files import replacing
 
 
 def save_state(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

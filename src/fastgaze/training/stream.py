@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastgaze.errors import ArgumentError
-from fastgaze.training.prepare import PreparedSet, normalise
+from fastgaze.core.errors import ArgumentError
+from fastgaze.training.datasets import PreparedSet, normalise
 
 
 @dataclass(frozen=True)

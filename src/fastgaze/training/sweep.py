@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastgaze.errors import ArgumentError, require
-from fastgaze.models.checkpoint import load_checkpoint
-from fastgaze.models.cost import flops
-from fastgaze.models.gaze import GazeModel
+from fastgaze.core.cost import flops
+from fastgaze.core.errors import ArgumentError, require
+from fastgaze.networks.checkpoint import load_checkpoint
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.config import Config, SweepSettings
 from fastgaze.training.prune import REFERENCE, PruneSettings
 
@@ -133,7 +133,7 @@ def pareto(found: list[Point]) -> list[Point]:
 
 def student_trial(config: Config, start: Path) -> tuple[Trial, int]:
     """The real trial: prune ``start``, tune what is left; and the number of its maps."""
-    from fastgaze.models.cost import prunable_maps
+    from fastgaze.core.cost import prunable_maps
     from fastgaze.training.stages import prune_student, tune_student
 
     model, _ = load_checkpoint(start)

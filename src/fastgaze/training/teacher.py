@@ -15,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fastgaze.errors import DataError
-from fastgaze.models.checkpoint import save_checkpoint
-from fastgaze.models.ensemble import GazeEnsemble, Head
-from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import VGGSpec
+from fastgaze.core.errors import DataError
+from fastgaze.core.spec import VGGSpec
+from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.networks.gaze import GazeModel
+from fastgaze.training.datasets import PreparedSet
 from fastgaze.training.features import Features, restore_taps
 from fastgaze.training.fit import Fit, FitResult, FitSettings, Report
-from fastgaze.training.prepare import PreparedSet
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.workshop import weighted
 

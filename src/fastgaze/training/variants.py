@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from fastgaze.files import replacing
-from fastgaze.training.prepare import PreparedSet
+from fastgaze.core.files import replacing
+from fastgaze.training.datasets import PreparedSet
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 

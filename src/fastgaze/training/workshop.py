@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
-from fastgaze.models.gaze import GazeModel
+from fastgaze.networks.gaze import GazeModel
+from fastgaze.training.datasets import PreparedSet, dataset_center_bias, normalise, prepare
 from fastgaze.training.features import Features, extract_features, open_features
-from fastgaze.training.prepare import PreparedSet, dataset_center_bias, normalise, prepare
 from fastgaze.training.stream import Source, fixation_source
 
 

@@ -28,7 +28,7 @@ from fastgaze.app.cli import (
     workshop,
     zoo,
 )
-from fastgaze.errors import FastGazeError
+from fastgaze.core.errors import FastGazeError
 
 app = typer.Typer(
     name="fastgaze",

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 
 # Names and paths are printed as they are: rich would take [b] for a style and :b: for a picture, in tables too.
 out = Console(highlight=False, markup=False, emoji=False)

@@ -7,7 +7,7 @@ import typer
 
 from fastgaze.app.cli import pictures
 from fastgaze.app.cli.common import print_json
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from fastgaze.runtime.crop import Crop
@@ -60,7 +60,7 @@ def crop(
 
 
 def _write(job: pictures.Job, stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
-    from fastgaze.runtime.image import cut, open_picture
+    from fastgaze.core.pictures import cut, open_picture
 
     picture = open_picture(job.source)
     photo = picture.rgb()

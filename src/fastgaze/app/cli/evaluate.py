@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from fastgaze.app.cli.common import note, out, parse_size, print_json, progress, say
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from fastgaze.evaluation.evaluate import Evaluation
@@ -41,8 +41,8 @@ def evaluate(
 
     from fastgaze.data import formats
     from fastgaze.data.fixations import held_out as is_held_out
-    from fastgaze.evaluation.adapters import open_model
     from fastgaze.evaluation.evaluate import evaluate as run
+    from fastgaze.evaluation.models import open_model
 
     fixations = formats.load(format, data)
     chosen = np.flatnonzero(is_held_out(fixations.names)) if held_out else np.arange(len(fixations))
@@ -106,7 +106,7 @@ def submit(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict a benchmark's images and write the file that the benchmark takes."""
-    from fastgaze.evaluation.adapters import open_model
+    from fastgaze.evaluation.models import open_model
     from fastgaze.evaluation.submit import submit as run
 
     if center_bias not in ("model", "none"):

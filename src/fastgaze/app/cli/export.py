@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastgaze.app.cli.common import print_json
-from fastgaze.errors import ArgumentError, ExportError, require
+from fastgaze.core.errors import ArgumentError, ExportError, require
 
 if TYPE_CHECKING:
-    from fastgaze.export import Facts
-    from fastgaze.models import GazeModel
+    from fastgaze.networks import GazeModel
+    from fastgaze.onnx.write import Facts
 
 MOST_IMAGES = 128
 """Calibration images used at most, spread evenly over the folder."""
@@ -34,7 +34,7 @@ def export(
         raise ArgumentError("--int8 and --calibrate DIR go together: 8-bit ranges are measured on real images")
     require("torch", "train")
     require("onnx", "train")
-    from fastgaze.export import export_int8, export_onnx
+    from fastgaze.onnx.write import export_int8, export_onnx
 
     path = checkpoint.with_suffix(".onnx") if out is None else out
     model, facts = _read(checkpoint, name or path.stem, pixels)
@@ -51,9 +51,9 @@ def export(
 
 
 def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, Facts]":
-    from fastgaze.export import Facts
-    from fastgaze.models import GazeModel, load_checkpoint
-    from fastgaze.runtime.metadata import WorkingSize
+    from fastgaze.networks import GazeModel, load_checkpoint
+    from fastgaze.onnx.write import Facts
+    from fastgaze.runtime.card import WorkingSize
 
     model, record = load_checkpoint(checkpoint)
     if not isinstance(model, GazeModel):

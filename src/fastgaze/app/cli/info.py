@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from fastgaze.app.cli.common import out, parse_size, print_json, say
-from fastgaze.errors import require
+from fastgaze.core.errors import require
 
 
 def info(
@@ -23,8 +23,8 @@ def info(
 
 def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     """Facts of a model for an input of ``size`` (height, width), ready for JSON."""
-    from fastgaze.models import cost
-    from fastgaze.models.spec import LeNetSpec, architectures, spec_for, spec_from_json
+    from fastgaze.core import cost
+    from fastgaze.core.spec import LeNetSpec, architectures, spec_for, spec_from_json
     from fastgaze.runtime import zoo
 
     record: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
 
 def _read_checkpoint(path: str) -> tuple[Any, dict[str, Any]]:
     require("torch", "train")
-    from fastgaze.models.checkpoint import load_checkpoint
+    from fastgaze.networks.checkpoint import load_checkpoint
 
     model, record = load_checkpoint(path)
     return model.spec, record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastgaze.app.cli.common import limit_blas, progress
-from fastgaze.errors import ArgumentError, FastGazeError
+from fastgaze.core.errors import ArgumentError, FastGazeError
 from fastgaze.runtime.suffixes import SUFFIXES
 
 if TYPE_CHECKING:

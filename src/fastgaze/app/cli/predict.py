@@ -10,7 +10,7 @@ import typer
 
 from fastgaze.app.cli import pictures
 from fastgaze.app.cli.common import parse_size, print_json
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from fastgaze.runtime.gazemap import GazeMap

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastgaze.app.cli.common import limit_blas, note, progress
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -37,9 +37,9 @@ def roi(
     """Where an encoder should spend its bits: a grid of QP offsets for every frame."""
     limit_blas(threads)
     from fastgaze.runtime.predictor import load
-    from fastgaze.runtime.roi import Roi, watch_blocks
-    from fastgaze.runtime.roi_formats import TEXT
     from fastgaze.runtime.video import Reader, Watch
+    from fastgaze.runtime.video.roi import Roi, watch_blocks
+    from fastgaze.runtime.video.roi_formats import TEXT
 
     if format not in TEXT:
         raise ArgumentError(f"no format {format!r}; there are {', '.join(TEXT)}")
@@ -55,7 +55,7 @@ def roi(
 
 
 def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: float) -> None:
-    from fastgaze.runtime.roi_formats import TEXT, write_ffmpeg, write_kvazaar_binary
+    from fastgaze.runtime.video.roi_formats import TEXT, write_ffmpeg, write_kvazaar_binary
 
     if format == "kvazaar" and out is not None and out.suffix == ".bin":
         with io.BufferedWriter(_File(out)) as binary:

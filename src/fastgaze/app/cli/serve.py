@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastgaze.app.cli.common import limit_blas
-from fastgaze.errors import ArgumentError, require
+from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor
@@ -82,7 +82,7 @@ def _load(names: list[str], engine: str, threads: int) -> "list[Predictor]":
 def _examples(folder: Path | None) -> Path | None:
     """The folder given, or that of the checkout when fastgaze runs from one."""
     if folder is None:
-        return Path(__file__).parents[4] / "examples"
+        return Path(__file__).parents[1] / "server" / "examples"
     if not folder.is_dir():
         raise ArgumentError(f"--examples {folder} is not a folder")
     return folder

@@ -7,10 +7,10 @@ import typer
 
 from fastgaze.app.cli.common import note, parse_size
 from fastgaze.app.cli.workshop import Json, Out, print_result, training_bar
-from fastgaze.errors import ArgumentError, require
+from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
-    from fastgaze.training.own import OwnSettings
+    from fastgaze.training.finetune import OwnSettings
 
 # Fine-tuning starts near a good place; a new readout on a pretrained trunk does not.
 _TUNING, _FRESH = 0.0002, 0.001
@@ -48,7 +48,7 @@ def train(
     require("safetensors", "train")
     from fastgaze.data import formats
     from fastgaze.pruning import Removal
-    from fastgaze.training.own import Start, train_own
+    from fastgaze.training.finetune import Start, train_own
 
     begin = Start(start) if architecture is None else Start(None, architecture, str(backbone))
     rate = learning_rate or (_FRESH if start is None else _TUNING)
@@ -69,8 +69,8 @@ def train(
 def _settings(
     fresh: bool, steps: int, rate: float, batch: int, size: tuple[int, int], share: float, prune_to: float
 ) -> "OwnSettings":
+    from fastgaze.training.finetune import OwnSettings
     from fastgaze.training.fit import FitSettings
-    from fastgaze.training.own import OwnSettings
 
     fit = FitSettings(
         steps=steps,

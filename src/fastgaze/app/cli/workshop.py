@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from fastgaze.app.cli.common import note, out, print_json, progress, say
-from fastgaze.errors import ArgumentError, require
+from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
     from fastgaze.training.config import Config
@@ -117,7 +117,7 @@ def narrow(
 ) -> None:
     """Bring a FastGaze checkpoint to given widths, such as an engine's blocks; the least important maps go."""
     settings = _read(config)
-    from fastgaze.models.cost import flops
+    from fastgaze.core.cost import flops
     from fastgaze.training.stages import narrow_student
 
     spec = narrow_student(settings, start, _integers(widths), _integers(readout), out_file)

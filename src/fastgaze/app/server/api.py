@@ -23,7 +23,7 @@ from fastgaze.app.server.limits import ApiError, Limits, bad_option, shown
 from fastgaze.app.server.openapi import document
 from fastgaze.app.server.options import CROP_OPTIONS, GAZE_OPTIONS, Options, parse_options
 from fastgaze.app.server.pool import Pool
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 from fastgaze.runtime.predictor import Predictor
 
 logger = logging.getLogger("fastgaze.server")

@@ -14,11 +14,11 @@ from PIL import Image
 
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, SUMMARY_PIXELS, ApiError, Limits
 from fastgaze.app.server.options import Options
-from fastgaze.errors import ImageError, ImageTooLargeError
-from fastgaze.runtime import colormap
+from fastgaze.core.errors import ImageError, ImageTooLargeError
+from fastgaze.core.pictures import Size, open_picture
+from fastgaze.runtime import colours as colormap
 from fastgaze.runtime.crop import Crop, parse_ratio, window_size
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.image import Size, open_picture
 from fastgaze.runtime.predictor import Predictor
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastgaze.errors import ArgumentError
-from fastgaze.runtime.image import MAX_PIXELS
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import MAX_PIXELS
 
 # Two that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for
 # 12 megapixels), so that nothing else would run; what is in an ICO may be larger than its header says.

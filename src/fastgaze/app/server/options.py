@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, Limits, bad_option, shown
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import Size
 from fastgaze.runtime.crop import parse_ratio
-from fastgaze.runtime.image import Size
 
 GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "heat", "ratio", "n")
 CROP_OPTIONS = ("model", "center_bias", "ratio", "n")

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastgaze.app.server.limits import Limits
-from fastgaze.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError
 
 HEAD_SECONDS = 10.0
 """A connection that has not sent a whole request head by then is closed."""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from fastgaze.app.server.limits import ApiError, Limits, shown
 
-PAGE = Path(__file__).parent.parent / "page"
+PAGE = Path(__file__).parent / "page"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

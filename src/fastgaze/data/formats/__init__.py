@@ -6,9 +6,9 @@ A reader is imported when its format is asked for; those of .mat and .hdf5 files
 from importlib import import_module
 from pathlib import Path
 
+from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.fixations import FixationSet
 from fastgaze.data.formats.problems import Problems
-from fastgaze.errors import ArgumentError, DataError
 
 LAYOUTS = {
     "npz": "fixations.npz and images/",

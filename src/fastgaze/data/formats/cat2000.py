@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgaze.core.errors import DataError, FastGazeError
 from fastgaze.data.fixations import FixationSet, Size, from_lists
 from fastgaze.data.formats.mat import read_mat
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import image_files, image_size
-from fastgaze.errors import DataError, FastGazeError
 
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:

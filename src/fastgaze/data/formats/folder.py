@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fastgaze.core.errors import DataError, ImageError
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import SUFFIXES, image_size
-from fastgaze.errors import DataError, ImageError
 
 FILE = "fixations.csv"
 COLUMNS = ("image", "x", "y", "observer")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgaze.core.errors import DataError, require
 from fastgaze.data.fixations import FixationSet, Size, from_lists
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import image_size
-from fastgaze.errors import DataError, require
 
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgaze.errors import DataError, require
+from fastgaze.core.errors import DataError, require
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 

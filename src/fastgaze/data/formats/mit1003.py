@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastgaze.core.errors import DataError, ImageError
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import image_files, image_size
-from fastgaze.errors import DataError, ImageError
 
 RATE = 240  # samples a second
 CRITERION = 6 * 34  # degrees a second times pixels a degree

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from fastgaze.core.errors import DataError, ImageError
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import image_files, image_size
-from fastgaze.errors import DataError, ImageError
 
 _FOLDERS = ("BenchmarkIMAGES", "images", "ALLSTIMULI", ".")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fastgaze.core.errors import DataError
 from fastgaze.data.fixations import FixationSet
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import SUFFIXES
-from fastgaze.errors import DataError
 
 FILE = "fixations.npz"
 _ARRAYS = ("name", "width", "height", "start", "x", "y", "observer")

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgaze.core.errors import DataError, ImageError
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import SUFFIXES, image_size
-from fastgaze.errors import DataError, ImageError
 
 _FILES = ("fixations.mat", "eye/fixations.mat", "data/eye/fixations.mat", "data/fixations.mat")
 _FOLDERS = ("stimuli", "images", "data/stimuli", "../stimuli", "data/images", ".")

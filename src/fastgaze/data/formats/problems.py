@@ -1,6 +1,6 @@
 """What a reader does with a file that it cannot use: raise, or note it and go on."""
 
-from fastgaze.errors import DataError
+from fastgaze.core.errors import DataError
 
 
 class Problems:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgaze.core.errors import DataError
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
 from fastgaze.data.formats.problems import Problems
 from fastgaze.data.images import SUFFIXES
-from fastgaze.errors import DataError
 
 _PATTERNS = ("fixations/*/*.mat", "fixations/*.mat", "train/*.mat", "val/*.mat", "*.mat")
 _RESOLUTION = (480, 640)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fastgaze.errors import DataError, require
+from fastgaze.core.errors import DataError, require
 from fastgaze.runtime.batch.job import Shard
 from fastgaze.runtime.batch.work import Done, Setup, Worker
 

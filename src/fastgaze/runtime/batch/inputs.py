@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastgaze.errors import DataError, require
+from fastgaze.core.errors import DataError, require
 from fastgaze.runtime.batch.store import full_name, legible, split_url
 from fastgaze.runtime.suffixes import SUFFIXES
 

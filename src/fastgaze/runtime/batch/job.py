@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastgaze.errors import ArgumentError, DataError, require
+from fastgaze.core.errors import ArgumentError, DataError, require
+from fastgaze.core.pictures import Size
 from fastgaze.runtime.batch.store import Folder
 from fastgaze.runtime.crop import parse_ratio
-from fastgaze.runtime.image import Size
 
 FORMAT = 1
 SETTINGS = "_job.json"

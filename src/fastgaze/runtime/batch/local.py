@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
-from fastgaze.errors import DataError
+from fastgaze.core.errors import DataError
 from fastgaze.runtime.batch.job import Shard
 from fastgaze.runtime.batch.work import Done, Setup, Worker
 

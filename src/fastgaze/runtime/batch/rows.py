@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from fastgaze.errors import FastGazeError, require
+from fastgaze.core.errors import FastGazeError, require
+from fastgaze.core.pictures import Size, open_picture
 from fastgaze.runtime.batch.job import Options
 from fastgaze.runtime.batch.store import read_bytes
 from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.crop import Crop, Integral, parse_ratio, window_size
 from fastgaze.runtime.gazemap import GazeMap, Peak
-from fastgaze.runtime.image import Size, open_picture
 from fastgaze.runtime.predictor import Predictor
 
 MAP_SIDE = 128

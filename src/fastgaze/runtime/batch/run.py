@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from fastgaze.errors import ArgumentError, require
+from fastgaze.core.errors import ArgumentError, require
 from fastgaze.runtime import zoo
 from fastgaze.runtime.batch.cluster import run_ray
 from fastgaze.runtime.batch.inputs import find_images

@@ -5,7 +5,7 @@ import re
 import uuid
 from typing import Any
 
-from fastgaze.errors import DataError, require
+from fastgaze.core.errors import DataError, require
 
 TEMPORARY = "_tmp-"
 """Names that begin so are half-written; Parquet readers skip names with an underscore."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastgaze.errors import require
+from fastgaze.core.errors import require
 from fastgaze.runtime.batch.job import Options, Shard
 from fastgaze.runtime.batch.rows import RowMaker, failed, schema
 from fastgaze.runtime.batch.store import Folder
+from fastgaze.runtime.card import parse_card
 from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.engines import make_engine
-from fastgaze.runtime.metadata import parse_card
 from fastgaze.runtime.predictor import Predictor
 
 DIED = "the worker died twice while it had this image; it is too large for the memory or damages the decoder"

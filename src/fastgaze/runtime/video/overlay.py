@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.errors import ArgumentError
-from fastgaze.runtime import colormap
-from fastgaze.runtime.image import Size
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import Size
+from fastgaze.runtime import colours as colormap
 from fastgaze.runtime.video.watch import color_space
 
 Plane = npt.NDArray[np.uint8]

@@ -7,10 +7,10 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from fastgaze.errors import ArgumentError, DataError
+from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.pictures import Size
 from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.image import Size
 from fastgaze.runtime.predictor import CenterBias, Predictor, checked_size, load
 from fastgaze.runtime.video.overlay import Painter, heat_size
 from fastgaze.runtime.video.reader import Reader, frame_size

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.errors import ArgumentError, DataError
+from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.pictures import Size
 from fastgaze.runtime.clock import Clock
-from fastgaze.runtime.image import Size
 from fastgaze.runtime.predictor import Array, Predictor
 from fastgaze.runtime.video.reader import frame_size, frame_time
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fastgaze.errors import ArgumentError, DataError, require
+from fastgaze.core.errors import ArgumentError, DataError, require
 from fastgaze.runtime.video.reader import Reader
 
 SUFFIXES = (".mp4", ".mov", ".m4v", ".mkv")

@@ -1,0 +1,86 @@
+"""Pictures of the page for docs/images, in every state, light and dark, on a desk and on a phone.
+
+    python experiments/page_screenshots.py --url http://127.0.0.1:8000 --photo examples/astronaut.jpg --out docs/images
+
+Needs a running `fastgaze serve`, Playwright's Python and a Chromium.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+SWITCHES += ["--disable-component-update", "--disable-sync"]
+DEVICES: dict[str, dict[str, Any]] = {
+    "desk": {"viewport": {"width": 1280, "height": 860}},
+    "phone": {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--photo", type=Path, default=Path("examples/astronaut.jpg"))
+    parser.add_argument("--browser", default="/usr/bin/chromium")
+    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=arguments.browser, args=SWITCHES)
+        for scheme in ("light", "dark"):
+            for device in DEVICES:
+                shoot(browser, device, scheme, arguments)
+        browser.close()
+
+
+def shoot(browser: Browser, device: str, scheme: Any, arguments: argparse.Namespace) -> None:
+    context = browser.new_context(
+        **DEVICES[device], has_touch=device == "phone", color_scheme=scheme, reduced_motion="reduce"
+    )
+    page = context.new_page()
+
+    def save(state: str) -> None:
+        page.screenshot(path=arguments.out / f"page-{device}-{scheme}-{state}.png")
+
+    page.goto(arguments.url, wait_until="networkidle")
+    save("empty")
+    page.set_input_files("#file", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no picture"})
+    page.wait_for_selector("#alert:not([hidden])")
+    save("error")
+    with Slowed(page):
+        page.set_input_files("#file", arguments.photo)
+        page.wait_for_selector("body[data-state=loading]")
+        page.wait_for_timeout(300)
+        save("loading")
+    page.wait_for_selector("body[data-state=result]", timeout=60_000)
+    save("result")
+    page.locator("label.chip", has_text="4:5").click()
+    page.wait_for_selector(".candidate canvas")
+    save("crop")
+    context.close()
+
+
+class Slowed:
+    """While inside, the answer waits."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._held: list[Route] = []
+
+    def __enter__(self) -> None:
+        self._page.route("**/v1/gaze*", lambda route: self._held.append(route))
+
+    def __exit__(self, *_: object) -> None:
+        deadline = time.monotonic() + 10
+        while not self._held and time.monotonic() < deadline:
+            self._page.wait_for_timeout(20)
+        for route in self._held:
+            route.continue_()
+        self._page.unroute("**/v1/gaze*")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""What `recipes/report.py` is made of: the paper's figures, pages, drawings and sections."""

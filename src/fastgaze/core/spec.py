@@ -1,0 +1,187 @@
+"""What a network is, as plain integers: the number of maps of every convolution.
+
+A pruned network is the same class with other numbers. Specs are frozen, comparable, and go to JSON
+and back; they need no torch.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastgaze.core.errors import ModelError
+
+STRIDE = 16  # input pixels per cell of every gaze network's saliency map
+
+
+@dataclass(frozen=True)
+class VGGSpec:
+    """A plain VGG trunk: 3x3 convolutions with ReLU, a 2x2 max-pooling between blocks.
+
+    blocks: maps of every convolution, block by block.
+    taps: what the readout sees, as ``conv5_1`` (before ReLU) or ``relu5_1`` (after).
+    """
+
+    blocks: tuple[tuple[int, ...], ...]
+    taps: tuple[str, ...]
+
+    def width(self, tap: str) -> int:
+        """Maps of the layer that a tap names: ``relu5_2`` is the second of block 5."""
+        block, layer = tap[4:].split("_")
+        return self.blocks[int(block) - 1][int(layer) - 1]
+
+
+@dataclass(frozen=True)
+class DenseNetSpec:
+    """A DenseNet trunk up to its last dense block, whose concatenated maps the readout sees.
+
+    stem: maps of the first 7x7 convolution.
+    blocks: for every dense layer (maps of its 1x1 convolution, maps of its 3x3 convolution).
+    transitions: maps of the 1x1 convolution between blocks, one fewer than blocks.
+    """
+
+    stem: int
+    blocks: tuple[tuple[tuple[int, int], ...], ...]
+    transitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GazeSpec:
+    """A gaze network: trunk, readout of 1x1 convolutions, tail.
+
+    readout: maps of every 1x1 convolution; the last is 1.
+    activation: between readout layers, ``prelu`` or ``relu``.
+    """
+
+    architecture: str
+    trunk: VGGSpec | DenseNetSpec
+    readout: tuple[int, ...]
+    activation: str
+
+
+@dataclass(frozen=True)
+class EnsembleSpec:
+    """Several readouts, each with its own tail, over one trunk; their densities are averaged."""
+
+    architecture: str
+    member: GazeSpec
+    members: int
+
+
+@dataclass(frozen=True)
+class LeNetSpec:
+    """LeNet-5 as in Caffe's MNIST example: maps of conv1, conv2, fc1, and the classes."""
+
+    architecture: str
+    maps: tuple[int, int, int, int]
+
+
+Spec = GazeSpec | EnsembleSpec | LeNetSpec
+
+VGG_BLOCKS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "vgg11": ((64,), (128,), (256, 256), (512, 512), (512, 512)),
+    "vgg13": ((64, 64), (128, 128), (256, 256), (512, 512), (512, 512)),
+    "vgg16": ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3),
+    "vgg19": ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4),
+}
+_DENSENET121 = DenseNetSpec(
+    stem=64,
+    blocks=(((128, 32),) * 6, ((128, 32),) * 12, ((128, 32),) * 24),
+    transitions=(128, 256),
+)
+_DEEPGAZE_TAPS = ("conv5_1", "relu5_1", "relu5_2", "conv5_3", "relu5_4")
+
+_SPECS: dict[str, Spec] = {
+    "fastgaze": GazeSpec("fastgaze", VGGSpec(VGG_BLOCKS["vgg11"], ("relu5_2",)), (32, 16, 2, 1), "prelu"),
+    "densegaze": GazeSpec("densegaze", _DENSENET121, (32, 16, 2, 1), "prelu"),
+    "deepgaze2": GazeSpec("deepgaze2", VGGSpec(VGG_BLOCKS["vgg19"], _DEEPGAZE_TAPS), (16, 32, 2, 1), "relu"),
+    "lenet5": LeNetSpec("lenet5", (20, 50, 500, 10)),
+}
+
+
+def architectures() -> list[str]:
+    """Names that ``spec_for`` and ``create_model`` know."""
+    return sorted(_SPECS)
+
+
+def spec_for(architecture: str) -> Spec:
+    """The paper's unpruned spec of an architecture."""
+    if architecture not in _SPECS:
+        raise ModelError(f"no architecture {architecture!r}; there are {', '.join(architectures())}")
+    return _SPECS[architecture]
+
+
+def spec_to_json(spec: Spec) -> str:
+    """One line of JSON, keys sorted, so that equal specs give equal text."""
+    return json.dumps(asdict(spec), sort_keys=True)
+
+
+def spec_from_json(text: str) -> Spec:
+    """The inverse of ``spec_to_json``; anything else is refused in one line."""
+    try:
+        fields = json.loads(text)
+        spec = _build(fields)
+        _check(spec)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelError(f"not a model spec: {text[:80]!r} ({error})") from error
+    return spec
+
+
+def _build(fields: dict[str, Any]) -> Spec:
+    if "member" in fields:
+        member = _build(fields["member"])
+        if not isinstance(member, GazeSpec):
+            raise TypeError(f"an ensemble of {type(member).__name__}")
+        return EnsembleSpec(fields["architecture"], member, fields["members"])
+    frozen = {key: _freeze(value) for key, value in fields.items() if key != "trunk"}
+    if "trunk" not in fields:
+        return LeNetSpec(**frozen)
+    trunk_fields = {key: _freeze(value) for key, value in fields["trunk"].items()}
+    trunk = VGGSpec(**trunk_fields) if "taps" in trunk_fields else DenseNetSpec(**trunk_fields)
+    return GazeSpec(trunk=trunk, **frozen)
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(item) for item in value) if isinstance(value, list) else value
+
+
+def _check(spec: Spec) -> None:
+    """Refuse widths below 1 and shapes that no network here has."""
+    widths = list(_integers(asdict(spec)))
+    if not widths or any(type(width) is not int or width < 1 for width in widths):
+        raise ModelError(f"a spec's widths must be integers of at least 1: {spec_to_json(spec)[:200]}")
+    if isinstance(spec, LeNetSpec):
+        if len(spec.maps) != 4:
+            raise ModelError(f"LeNet-5 has 4 widths, this spec has {len(spec.maps)}")
+        return
+    spec = spec.member if isinstance(spec, EnsembleSpec) else spec
+    if spec.activation not in ("prelu", "relu"):
+        raise ModelError(f"readout activation {spec.activation!r} is neither prelu nor relu")
+    if not spec.readout or spec.readout[-1] != 1:
+        raise ModelError(f"a readout ends in 1 map, this spec's is {list(spec.readout)}")
+    _check_trunk(spec.trunk)
+
+
+def _check_trunk(trunk: VGGSpec | DenseNetSpec) -> None:
+    if isinstance(trunk, DenseNetSpec):
+        if len(trunk.transitions) != len(trunk.blocks) - 1:
+            raise ModelError(f"{len(trunk.blocks)} dense blocks need {len(trunk.blocks) - 1} transitions")
+        return
+    known = {
+        f"{kind}{b}_{c}"
+        for b, block in enumerate(trunk.blocks, 1)
+        for c in range(1, len(block) + 1)
+        for kind in ("conv", "relu")
+    }
+    if not trunk.taps or not set(trunk.taps) <= known:
+        raise ModelError(f"taps {list(trunk.taps)} are not layers of this trunk")
+
+
+def _integers(value: Any) -> Any:
+    """Every leaf of nested containers that is not a string."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _integers(item)
+    elif not isinstance(value, str):
+        yield value

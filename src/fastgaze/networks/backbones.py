@@ -1,0 +1,183 @@
+"""Pretrained trunks: from a local file, or by name from a cache that checks SHA-256.
+
+Files are keyed as torchvision's (``features.0.weight``), safetensors or .pth; a .pth is read with
+``weights_only``, so nothing in it is executed.
+"""
+
+import hashlib
+import math
+import os
+import re
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fastgaze.core.errors import BackboneError
+from fastgaze.core.spec import VGG_BLOCKS
+from fastgaze.networks.densenet import DenseNet
+from fastgaze.networks.vgg import VGG
+
+State = dict[str, Tensor]
+
+# torchvision's files; its file names end in the first eight digits of their SHA-256.
+_URL = "https://download.pytorch.org/models/"
+_TORCHVISION = {
+    "vgg11": "vgg11-8a719046.pth",
+    "vgg13": "vgg13-19584684.pth",
+    "vgg16": "vgg16-397923af.pth",
+    "vgg19": "vgg19-dcbb9e9d.pth",
+    "densenet121": "densenet121-a639ec97.pth",
+}
+# Other files known to hold the same layers, by full SHA-256.
+_KNOWN = {
+    "vgg16.safetensors": "cabd922aeb0dd6d56f2bed33221aee74b7f1e760ddd105c0e0891606cbab6d0d",
+    "vgg19.safetensors": "4433b737703b39246d361a9983d6ab263ce8845715fa550d8ac62f9526a6ef87",
+    "densenet121.safetensors": "ae937745bdab5558ed35ed94e68f29e32402182f87d6f9b30ea659a68550e878",
+}
+
+
+def cache_dir() -> Path:
+    """``$FASTGAZE_CACHE``, or ``~/.cache/fastgaze``."""
+    return Path(os.environ.get("FASTGAZE_CACHE") or Path.home() / ".cache" / "fastgaze")
+
+
+def load_backbone(trunk: VGG | DenseNet, source: str | Path, sample: Tensor | None = None) -> dict[str, Any]:
+    """Fill a trunk with pretrained weights; returns what was done, for the training record.
+
+    source: a file, or one of the names vgg11, vgg13, vgg16, vgg19, densenet121.
+    sample: a few normalised images (N, 3, H, W), on which each layer of a VGG trunk is rescaled to unit spread.
+        ReLU and max-pooling pass a positive factor on, so the network stays the same up to one factor a layer;
+        a readout of several layers needs it, since their spreads differ by a factor of 50. When a trunk takes
+        only the matching layers of another VGG, the dropped layers have broken the scale, and it is required.
+    """
+    path = find_backbone(source)
+    state = read_backbone(path)
+    record = {"backbone": path.name, "sha256": _sha256(path)}
+    if isinstance(trunk, DenseNet):
+        _load_densenet(trunk, state, path)
+        return record | {"layers": "all"}
+    donor, kernels = _vgg_layers(state, path)
+    layers = "all" if donor == trunk.depths else "matching"
+    if sample is None and layers == "matching":
+        raise BackboneError(
+            f"{path.name} has blocks of {donor} convolutions, the trunk {trunk.depths}: "
+            "give sample images to take the matching layers and rescale them"
+        )
+    spreads = _copy_vgg(trunk, kernels, path, sample)
+    divided = {"divided_by_spread_on_sample_images": spreads} if spreads else {}
+    return record | {"layers": layers} | divided
+
+
+def find_backbone(source: str | Path) -> Path:
+    """A file as it is; a name from the cache, fetched into it first if need be."""
+    path = Path(source)
+    if path.is_file():
+        return path
+    name = str(source)
+    if name not in _TORCHVISION:
+        raise BackboneError(f"no file and no backbone named {name!r}; names are {', '.join(sorted(_TORCHVISION))}")
+    for file in (f"{name}.safetensors", _TORCHVISION[name]):
+        if (cached := cache_dir() / file).is_file():
+            _check_sha256(cached)
+            return cached
+    return _fetch(name)
+
+
+def _fetch(name: str) -> Path:
+    target = cache_dir() / _TORCHVISION[name]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    prefix = target.stem.rsplit("-", 1)[1]
+    try:
+        torch.hub.download_url_to_file(_URL + target.name, str(target), hash_prefix=prefix, progress=False)
+    except (urllib.error.URLError, OSError, RuntimeError) as error:
+        raise BackboneError(
+            f"{name} is not in {cache_dir()} and could not be fetched ({error}); put {target.name} or "
+            f"{name}.safetensors there, set FASTGAZE_CACHE to a folder that has it, or give the file's path"
+        ) from error
+    return target
+
+
+def _check_sha256(path: Path) -> None:
+    expected = _KNOWN.get(path.name) or path.stem.rsplit("-", 1)[-1]
+    if not (found := _sha256(path)).startswith(expected):
+        raise BackboneError(
+            f"{path}: SHA-256 {found[:16]}... instead of {expected[:16]}...; delete the file and get it again"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_backbone(path: Path) -> State:
+    """The state dict of a file in torchvision's layout."""
+    try:
+        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError) as error:
+        raise BackboneError(f"{path}: not a readable weight file ({str(error).splitlines()[0]})") from error
+    except Exception as error:  # torch.load raises pickle.UnpicklingError for anything but weights
+        raise BackboneError(f"{path}: refused, it holds more than weights ({type(error).__name__})") from error
+    if not isinstance(state, dict) or not any(key.startswith("features.") for key in state):
+        raise BackboneError(f"{path}: no 'features.*' weights in it; a file in torchvision's layout is needed")
+    return state
+
+
+def _vgg_layers(state: State, path: Path) -> tuple[tuple[int, ...], dict[str, tuple[Tensor, Tensor]]]:
+    """Convolutions per block, and weight and bias by name (``conv3_2``)."""
+    indices = sorted(int(match[1]) for key in state if (match := re.fullmatch(r"features\.(\d+)\.weight", key)))
+    depths = next((tuple(map(len, b)) for b in VGG_BLOCKS.values() if sum(map(len, b)) == len(indices)), None)
+    if depths is None:
+        raise BackboneError(f"{path}: {len(indices)} convolutions, but VGG-11, 13, 16 and 19 have 8, 10, 13 and 16")
+    names = [f"conv{b}_{c}" for b, depth in enumerate(depths, 1) for c in range(1, depth + 1)]
+    pairs = ((state[f"features.{i}.weight"], state[f"features.{i}.bias"]) for i in indices)
+    return depths, dict(zip(names, pairs, strict=True))
+
+
+@torch.no_grad()
+def _copy_vgg(
+    trunk: VGG, kernels: dict[str, tuple[Tensor, Tensor]], path: Path, sample: Tensor | None = None
+) -> dict[str, float]:
+    """Copy layers by name; with a sample, divide each by the spread of its output, in order."""
+    spreads: dict[str, float] = {}
+    x = sample
+    for b, depth in enumerate(trunk.depths, 1):
+        for c in range(1, depth + 1):
+            name, conv = f"conv{b}_{c}", trunk.conv(b, c)
+            if name not in kernels or kernels[name][0].shape != conv.weight.shape:
+                raise BackboneError(f"{path}: its {name} does not fit a trunk layer of shape {list(conv.weight.shape)}")
+            conv.weight.copy_(kernels[name][0])
+            assert conv.bias is not None
+            conv.bias.copy_(kernels[name][1] / math.prod(spreads.values()))  # the input has been divided by that
+            if x is not None:
+                spreads[name] = _to_unit_spread(conv, x)
+                x = trunk.relu(conv(x))
+        if x is not None and b < len(trunk.depths):
+            x = trunk.pool(x)
+    return spreads
+
+
+def _to_unit_spread(conv: nn.Conv2d, x: Tensor) -> float:
+    spread = float(conv(x).std())
+    conv.weight.div_(spread)
+    assert conv.bias is not None
+    conv.bias.div_(spread)
+    return spread
+
+
+def _load_densenet(trunk: DenseNet, state: State, path: Path) -> None:
+    # torchvision's own .pth has `denselayer1.norm.1.weight` where the module says `norm1`.
+    renamed = {
+        re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", key.removeprefix("features.")): t for key, t in state.items()
+    }
+    wanted = {name: tensor for name, tensor in trunk.state_dict().items() if not name.endswith("num_batches_tracked")}
+    for name, tensor in wanted.items():
+        if name not in renamed or renamed[name].shape != tensor.shape:
+            found = list(renamed[name].shape) if name in renamed else "absent"
+            raise BackboneError(f"{path}: {name} is {found}, the trunk needs {list(tensor.shape)}")
+    trunk.load_state_dict({name: renamed[name] for name in wanted}, strict=False)

@@ -1,0 +1,1 @@
+"""Between torch and ONNX files: writing them, reading them back, and what their graphs cost."""

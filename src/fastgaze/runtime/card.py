@@ -1,0 +1,229 @@
+"""What an exported model says about itself: one JSON document in the ONNX file's metadata.
+
+The document travels in the file under the key ``fastgaze``. It is read here without the onnx package, by walking
+the top level of the protobuf, so that listing models loads no network.
+"""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastgaze.core.errors import ModelError
+
+FORMAT = 1
+KEY = "fastgaze"
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+# ModelProto.metadata_props and the key and value of its StringStringEntryProto.
+_METADATA_FIELD, _KEY_FIELD, _VALUE_FIELD = 14, 1, 2
+
+
+@dataclass(frozen=True)
+class WorkingSize:
+    """Which size an image is scaled to before the network sees it.
+
+    ``pixels`` is the area aimed at; both sides are multiples of ``stride`` and at least ``least``; an image longer than
+    ``max_ratio`` times its width (or the other way round) is squeezed to that ratio.
+    """
+
+    pixels: int = 240 * 320
+    stride: int = 16
+    max_ratio: float = 4.0
+    least: int = 32
+
+    def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
+        """The working (height, width) of an image of ``size`` (height, width)."""
+        return _working_size(self, *size)
+
+    def _nearest(self, size: tuple[int, int]) -> tuple[int, int]:
+        ratio = min(max(size[0] / size[1], 1 / self.max_ratio), self.max_ratio)
+        ideal = (math.sqrt(self.pixels * ratio), math.sqrt(self.pixels / ratio))
+        heights, widths = (self._neighbours(side) for side in ideal)
+
+        def misfit(candidate: tuple[int, int]) -> float:
+            height, width = candidate
+            return math.log(height * width / self.pixels) ** 2 + math.log(height / width / ratio) ** 2
+
+        return min(((height, width) for height in heights for width in widths), key=misfit)
+
+    def _neighbours(self, side: float) -> tuple[int, int]:
+        below = math.floor(side / self.stride) * self.stride
+        least = math.ceil(self.least / self.stride) * self.stride
+        return max(below, least), max(below + self.stride, least)
+
+
+@lru_cache(maxsize=1024)
+def _working_size(policy: WorkingSize, height: int, width: int) -> tuple[int, int]:
+    return policy._nearest((height, width))
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """Everything the runtime and a reader need to know about one exported model."""
+
+    name: str
+    architecture: str
+    parameters: int
+    gflop_640x480: float
+    sigma: float
+    """Standard deviation of the blur, in pixels of the working size."""
+    center_bias: npt.NDArray[np.float32]
+    """Log density (natural log) on a fixed grid, (48, 64)."""
+    maps: int = 0
+    precision: str = "fp32"
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    working_size: WorkingSize = WorkingSize()
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
+    licence: str = "Apache-2.0"
+
+    @property
+    def gflop_per_pixel(self) -> float:
+        """GFLOP by the paper's formula for every pixel of the network's input."""
+        return self.gflop_640x480 / (480 * 640)
+
+    def gflop(self, size: tuple[int, int]) -> float:
+        """GFLOP for a network input of ``size`` (height, width), multiples of the stride."""
+        return self.gflop_per_pixel * size[0] * size[1]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as it stands in the file."""
+        facts = {name: getattr(self, name) for name in ("name", "architecture", "precision", "parameters", "maps")}
+        return {
+            "format": FORMAT,
+            **facts,
+            "gflop_640x480": self.gflop_640x480,
+            "spec": dict(self.spec),
+            "working_size": asdict(self.working_size),
+            "normalisation": {"order": "RGB", "range": [0, 1], "mean": list(self.mean), "std": list(self.std)},
+            "sigma": self.sigma,
+            "center_bias": _pack(self.center_bias),
+            "scores": dict(self.scores),
+            "data": self.data,
+            "licence": self.licence,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "ModelCard":
+        """The card of a document; raises ModelError when the document is of another format or incomplete."""
+        if document.get("format") != FORMAT:
+            raise ModelError(f"model format {document.get('format')!r} is not {FORMAT}; export the model again")
+        try:
+            normalisation = document["normalisation"]
+            return cls(
+                name=str(document["name"]),
+                architecture=str(document["architecture"]),
+                precision=str(document["precision"]),
+                parameters=int(document["parameters"]),
+                maps=int(document["maps"]),
+                gflop_640x480=float(document["gflop_640x480"]),
+                spec=document["spec"],
+                working_size=WorkingSize(**document["working_size"]),
+                mean=_triple(normalisation["mean"]),
+                std=_triple(normalisation["std"]),
+                sigma=float(document["sigma"]),
+                center_bias=_unpack(document["center_bias"]),
+                scores=document["scores"],
+                data=str(document["data"]),
+                licence=str(document["licence"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"the model's metadata is damaged ({error!r}); export the model again") from error
+
+
+def read_card(path: Path) -> ModelCard:
+    """The card inside the ONNX file at ``path``."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read the model {path}: {error.strerror or error}") from error
+    return parse_card(content, str(path))
+
+
+def parse_card(content: bytes, label: str) -> ModelCard:
+    """The card inside the bytes of an ONNX file; ``label`` names the file in errors."""
+    try:
+        entries = dict(_metadata(memoryview(content)))
+        text = entries[KEY]
+    except (IndexError, KeyError, ValueError) as error:
+        raise ModelError(f"{label} is not a fastgaze model; make one with `fastgaze export CHECKPOINT`") from error
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ModelError(f"the metadata of {label} is no JSON; export the model again") from error
+    if not isinstance(document, dict):
+        raise ModelError(f"the metadata of {label} is no JSON object; export the model again")
+    return ModelCard.from_json(document)
+
+
+def _metadata(message: memoryview) -> Iterator[tuple[str, str]]:
+    for number, value in _fields(message):
+        if number == _METADATA_FIELD and isinstance(value, memoryview):
+            entry = {inner: str(text, "utf-8") for inner, text in _fields(value) if isinstance(text, memoryview)}
+            yield entry.get(_KEY_FIELD, ""), entry.get(_VALUE_FIELD, "")
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """The top-level fields of a protobuf message: (field number, bytes or number)."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        kind = tag & 7
+        if kind == 0:
+            value, position = _varint(message, position)
+            yield tag >> 3, value
+            continue
+        if kind == 2:
+            length, position = _varint(message, position)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise ValueError(f"wire type {kind}")
+        if position + length > len(message):
+            raise ValueError("truncated")
+        yield tag >> 3, message[position : position + length]
+        position += length
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ValueError("varint too long")
+
+
+def _triple(values: Any) -> tuple[float, float, float]:
+    red, green, blue = (float(value) for value in values)
+    return red, green, blue
+
+
+def _pack(array: npt.NDArray[np.float32]) -> dict[str, Any]:
+    data = np.ascontiguousarray(array, dtype="<f4").tobytes()
+    return {"size": list(array.shape), "dtype": "float32", "data": base64.b64encode(data).decode("ascii")}
+
+
+def _unpack(packed: Mapping[str, Any]) -> npt.NDArray[np.float32]:
+    height, width = (int(side) for side in packed["size"])
+    try:
+        data = base64.b64decode(packed["data"], validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"center_bias: {error}") from error
+    array = np.frombuffer(data, dtype="<f4").reshape(height, width).astype(np.float32)
+    if not np.isfinite(array).all():
+        raise ValueError("center_bias holds NaN or infinity")
+    return array
