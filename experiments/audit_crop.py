@@ -1,7 +1,7 @@
 """Does the crop prefer one of two people? Pairs of portraits side by side, in every order, with intervals.
 
-    python experiments/audit_crop.py --model fastgaze-s --json results/crop_audit.json
-    python experiments/audit_crop.py --model my.onnx --portraits folder      # folder/GROUP/*.jpg, two groups or more
+    python -m experiments.audit_crop --model fastgaze-s --json results/crop_audit.json
+    python -m experiments.audit_crop --model my.onnx --portraits folder      # folder/GROUP/*.jpg, two groups or more
 
 Each pair stands in one picture, both ways round, and each picture also mirrored, so that a preference for a side
 cannot pass for a preference for a person. A crop that holds one person is asked for; the side its centre is on is the

@@ -1,6 +1,6 @@
 """Figures 3 and 4: widths of networks before and after pruning, and their saliency maps of the example photographs.
 
-    python experiments/figures_maps.py experiments/configs/front.toml
+    python -m experiments.figures_maps experiments/configs/front.toml
 
 Maps as the paper's caption describes them: gamma-corrected fixation probabilities, black and white at the 1% and 99%
 percentiles of the map. The paper does not give its gamma; here it is 2.2. All models get the same centre bias, that of

@@ -1,7 +1,7 @@
 """Figure 2 and Table 2: every model of a list scored on CAT2000 and SALICON val, and timed on one core.
 
-    python experiments/front.py experiments/configs/front.toml --data ../shared/data            scores what is new
-    python experiments/front.py experiments/configs/front.toml --times                          times all of them, on a quiet machine
+    python -m experiments.front experiments/configs/front.toml --data ../shared/data            scores what is new
+    python -m experiments.front experiments/configs/front.toml --times                          times all of them, on a quiet machine
 
 Scores: `tuebingen` protocol, the set's own centre bias, at the working size of the model (240x320 unless the list says
 otherwise); students exported and run by onnxruntime, the teacher's ensemble in torch. A file that has not changed is

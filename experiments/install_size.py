@@ -1,6 +1,6 @@
 """How large is the core install? `pip install .` into a fresh environment, weighed before and after.
 
-    python experiments/install_size.py [--limit 150]
+    python -m experiments.install_size [--limit 150]
 
 Counts what the files of site-packages take on the disk, less what an empty environment has there; with and without
 the bytecode that pip compiles beside them. Exits 1 if the install without bytecode is over the limit (in units of 2^20

@@ -1,6 +1,6 @@
 """The paper's LeNet-5 table: error and computational cost after Fisher pruning on MNIST.
 
-    python experiments/lenet_mnist.py --data ../shared/data/mnist --seeds 3 --json results/lenet_mnist.json
+    python -m experiments.lenet_mnist --data ../shared/data/mnist --seeds 3 --json results/lenet_mnist.json
 
 Every network, the unpruned one too, is trained in the same way: SGD with momentum, weight decay, cosine decay of the
 learning rate, clipped gradients, digits shifted at random by up to two pixels, and the epoch with the best validation

@@ -1,7 +1,7 @@
 """Press `fastgaze serve` and measure: clients at once, or hostile uploads one after another.
 
-    python experiments/load_test.py --model MODEL --clients 64 --seconds 60
-    python experiments/load_test.py --model MODEL --hostile 10000
+    python -m experiments.load_test --model MODEL --clients 64 --seconds 60
+    python -m experiments.load_test --model MODEL --hostile 10000
 
 Starts a server of its own on loopback, watches /healthz and the server's memory throughout, prints a table on stderr
 and one JSON document on stdout, and ends with exit code 1 when the server broke a promise: an answer other than 200

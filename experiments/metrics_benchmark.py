@@ -1,6 +1,6 @@
 """How long the metrics of one image take, beside pysaliency's.
 
-    OMP_NUM_THREADS=1 python experiments/metrics_benchmark.py --json metrics_benchmark.json
+    OMP_NUM_THREADS=1 python -m experiments.metrics_benchmark --json metrics_benchmark.json
 
 One 600x800 image with 150 fixations and 20,000 fixations of other images. Both libraries compute the same numbers
 from the same arrays, in turn; CPU time, median over the rounds. Must hold: all metrics together stay below 50 ms and

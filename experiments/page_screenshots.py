@@ -1,6 +1,6 @@
 """Pictures of the page for docs/images, in every state, light and dark, on a desk and on a phone.
 
-    python experiments/page_screenshots.py --url http://127.0.0.1:8000 --photo examples/astronaut.jpg --out docs/images
+    python -m experiments.page_screenshots --url http://127.0.0.1:8000 --photo examples/astronaut.jpg --out docs/images
 
 Needs a running `fastgaze serve`, Playwright's Python and a Chromium.
 """

@@ -94,6 +94,6 @@ $fastgaze sweep --config experiments/configs/sweep.toml --start "$runs/varied/fa
   --trials 8 --json > results/sweep.json
 
 # 9. Into the package, with the scores of the files as they ship; then README, model cards and the report.
-$python experiments/teacher_scores.py "$config" --json results/teacher.json
-$python experiments/ship.py experiments/configs/ship.toml --data "$data"
-$python experiments/readme.py
+$python -m experiments.teacher_scores "$config" --json results/teacher.json
+$python -m experiments.ship experiments/configs/ship.toml --data "$data"
+$python -m experiments.readme

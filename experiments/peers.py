@@ -1,6 +1,6 @@
 """Do the bundled models beat Twitter's own FastGaze, on images that none of them was trained on?
 
-    python experiments/peers.py [--peer FILE] [--data ../shared/data] [--limit N] [--threads 2]
+    python -m experiments.peers [--peer FILE] [--data ../shared/data] [--limit N] [--threads 2]
 
 The peer is scored at its own size (640 wide) on the kept-out tenths of OSIE and EyeCrowd and on CAT2000, tuebingen
 protocol, each set's own centre bias: the same as `fastgaze evaluate FILE --data SET [--held-out]`. The bundled models'

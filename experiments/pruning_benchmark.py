@@ -1,6 +1,6 @@
 """What Fisher pruning costs beside the forward and backward passes it needs anyway.
 
-    python experiments/pruning_benchmark.py --json pruning_benchmark.json
+    python -m experiments.pruning_benchmark --json pruning_benchmark.json
 
 Two ratios, which must stay below 1.1 and 0.1:
 scoring  forward and backward with probes : without, runs interleaved, CPU time, median of the ratios of pairs

@@ -1,7 +1,7 @@
 """The paper's Figure 1: pruning methods compared while the parameters stay fixed.
 
-    python experiments/pruning_comparison.py --checkpoint fastgaze.safetensors --data ../shared/data/osie --out figure1
-    python experiments/pruning_comparison.py --checkpoint lenet.safetensors --data ../shared/data/mnist --out figure1-lenet
+    python -m experiments.pruning_comparison --checkpoint fastgaze.safetensors --data ../shared/data/osie --out figure1
+    python -m experiments.pruning_comparison --checkpoint lenet.safetensors --data ../shared/data/mnist --out figure1-lenet
 
 Estimate the signal on the whole set, remove 10 maps, repeat: without training, nothing can hide a bad choice.
 Writes OUT.json (curves of loss over cost) and OUT.png. beta is loss per unit: a GFLOP at 640x480 for gaze networks,

@@ -1,6 +1,6 @@
 """Write the README's table of models, its strip of pictures and the model cards from what is bundled.
 
-.venv/bin/python experiments/readme.py
+.venv/bin/python -m experiments.readme
 """
 
 import json

@@ -1,6 +1,6 @@
 """Write docs/results.md and docs/results.html: every table and figure of the paper beside what was measured here.
 
-    python experiments/report.py
+    python -m experiments.report
 
 It runs no network. It reads what the measuring recipes left in docs/results and docs/images/results/maps, draws the
 figures into docs/images/results, and says of everything that is not there which command would measure it. What people

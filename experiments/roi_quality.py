@@ -1,6 +1,6 @@
 """Does spending bits where people look make what they look at better, at the same size?
 
-    python experiments/roi_quality.py --data ../shared/data/osie [--model NAME_OR_ONNX]
+    python -m experiments.roi_quality --data ../shared/data/osie [--model NAME_OR_ONNX]
 
 A clip is made from photographs with recorded fixations: a window moves over each, without scaling. It is encoded by
 Debian's ffmpeg with libx264, plain and with the filter script of `fastgaze roi --format ffmpeg`; the plain encode's CRF

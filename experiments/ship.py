@@ -1,6 +1,6 @@
 """Export the chosen checkpoints into the package, each with the scores of the file as it ships.
 
-    .venv/bin/python experiments/ship.py experiments/configs/ship.toml --data ../shared/data
+    .venv/bin/python -m experiments.ship experiments/configs/ship.toml --data ../shared/data
 
 Every model is exported, scored through the runtime on each public set (tuebingen protocol, the set's own centre bias),
 timed on one core, and exported again with these figures in its card. Its own centre bias becomes the mean of those of

@@ -1,6 +1,6 @@
 """How much faster than DeepGaze II: every bundled model on one core, in one interleaved run.
 
-    python experiments/speed.py [--rounds 15] [--score --data ../shared/data [--limit N]]
+    python -m experiments.speed [--rounds 15] [--score --data ../shared/data [--limit N]]
 
 A 384x512 RGB array in, a 384x512 log density out, nothing decoded. DeepGaze II runs in eager torch (fp32, its input
 already normalised: network and tail); the others run through the runtime with one thread, at their own working size and

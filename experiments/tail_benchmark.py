@@ -1,6 +1,6 @@
 """What the tail costs beside the network: FastGaze unpruned at 384x512, one thread, interleaved.
 
-.venv/bin/python experiments/tail_benchmark.py
+.venv/bin/python -m experiments.tail_benchmark
 """
 
 import statistics

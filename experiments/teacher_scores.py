@@ -1,6 +1,6 @@
 """Score the teacher: one readout before the eye-tracking stage, the ensemble after it, and the folds it did not see.
 
-    python experiments/teacher_scores.py experiments/configs/full.toml --json results/teacher.json
+    python -m experiments.teacher_scores experiments/configs/full.toml --json results/teacher.json
 
 Works on the trunk's stored features, at the workshop's size (`experiments/front.py` has CAT2000, which is never stored).
 Tuebingen protocol, each set's own centre bias.

@@ -1,6 +1,6 @@
 """Images per second of `fastgaze batch` against workers, for both engines, and where the time goes.
 
-    python experiments/throughput.py [--model NAME_OR_ONNX] [--photos FOLDER] [--images 2000] [--engines local ray]
+    python -m experiments.throughput [--model NAME_OR_ONNX] [--photos FOLDER] [--images 2000] [--engines local ray]
 
 `steady` leaves out what happens before the first file is written: starting processes, loading the model. Runs of
 different numbers of workers take turns, and the best of each counts. The numbers go to results/throughput.json.

@@ -1,6 +1,6 @@
 """Validation loss of checkpoints by working size, on photographs and on what is made of them.
 
-    python experiments/validation_check.py runs/varied/fastgaze-m/best.safetensors --scales 0.95 1.0
+    python -m experiments.validation_check runs/varied/fastgaze-m/best.safetensors --scales 0.95 1.0
 
 Nats per fixation on the loss grid: photographs of the validation set, those of them whose variant leaves things in
 place, in that variant, and the images of the eye-tracking sets that were trained on.

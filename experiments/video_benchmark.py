@@ -1,6 +1,6 @@
 """How fast is a video overlaid, end to end, on one core, and where does the time go?
 
-    python experiments/video_benchmark.py [--model NAME_OR_ONNX] [--photos FOLDER]
+    python -m experiments.video_benchmark [--model NAME_OR_ONNX] [--photos FOLDER]
 
 A 720p H.264 clip with sound is made from photographs (a window moves over each). Then `fastgaze video` does its work on
 one core with one thread: decode, scale, network, tail, overlay, encode. On a machine that does other things too, frames

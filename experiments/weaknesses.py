@@ -1,6 +1,6 @@
 """Pictures that the models get wrong, side by side with their maps, for the model cards.
 
-    python experiments/weaknesses.py [--model fastgaze-m]
+    python -m experiments.weaknesses [--model fastgaze-m]
 
 All are drawn here. Writes docs/images/weaknesses.png.
 """

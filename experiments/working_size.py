@@ -1,6 +1,6 @@
 """What a smaller working size costs in score and saves in time: one model at several sizes, on validation images only.
 
-    python experiments/working_size.py fastgaze-xs --pixels 76800 56576 49152 42240 --data ../shared/data --limit 200
+    python -m experiments.working_size fastgaze-xs --pixels 76800 56576 49152 42240 --data ../shared/data --limit 200
 
 Scores are those of the first images of salicon/val (tuebingen, own centre bias); milliseconds are CPU time on one core
 from a 384x512 array to its log density, all sizes in turn.

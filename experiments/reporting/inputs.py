@@ -12,17 +12,17 @@ from experiments.reporting.document import Block, Missing, Text
 Record = dict[str, Any]
 
 COMMANDS = {
-    "lenet_mnist": "python experiments/lenet_mnist.py --data ../shared/data/mnist --json results/lenet_mnist.json",
-    "figure1": "python experiments/pruning_comparison.py --checkpoint runs/fastgaze/best.safetensors "
+    "lenet_mnist": "python -m experiments.lenet_mnist --data ../shared/data/mnist --json results/lenet_mnist.json",
+    "figure1": "python -m experiments.pruning_comparison --checkpoint runs/fastgaze/best.safetensors "
     "--data ../shared/data/osie --out results/figure1",
-    "figure1-lenet": "python experiments/pruning_comparison.py --checkpoint runs/lenet_mnist/unpruned-seed1.safetensors "
+    "figure1-lenet": "python -m experiments.pruning_comparison --checkpoint runs/lenet_mnist/unpruned-seed1.safetensors "
     "--data ../shared/data/mnist --out results/figure1-lenet",
-    "front": "python experiments/front.py experiments/configs/front.toml --data ../shared/data",
-    "times": "python experiments/front.py experiments/configs/front.toml --times",
-    "maps": "python experiments/figures_maps.py experiments/configs/front.toml",
+    "front": "python -m experiments.front experiments/configs/front.toml --data ../shared/data",
+    "times": "python -m experiments.front experiments/configs/front.toml --times",
+    "maps": "python -m experiments.figures_maps experiments/configs/front.toml",
     "sweep": "fastgaze sweep --config experiments/configs/sweep.toml --start runs/varied/fastgaze-l/best.safetensors --out "
     "runs/sweep --trials 8 --json > results/sweep.json",
-    "speed": "python experiments/speed.py --score --data ../shared/data",
+    "speed": "python -m experiments.speed --score --data ../shared/data",
 }
 """How each input is made."""
 
