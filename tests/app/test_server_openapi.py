@@ -35,7 +35,7 @@ def validate(openapi: dict, response: httpx.Response, path: str, method: str) ->
 
 
 def test_answers_match_the_openapi_document(client: httpx.Client, openapi: dict) -> None:
-    for path in ("/v1/models", "/healthz", "/openapi.json"):
+    for path in ("/v1/models", "/livez", "/readyz", "/openapi.json"):
         validate(openapi, client.get(path), path, "get")
         validate(openapi, client.delete(path), path, "get")
     good, bad = encoded(picture(64, 48)), b"no picture"

@@ -1,10 +1,10 @@
-"""From the bytes of a picture and options to the bytes of an answer; everything here runs in a worker thread."""
+"""From the bytes of a picture and options to the bytes of an answer; everything here runs in a worker process."""
 
 import base64
 import contextlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -12,14 +12,38 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, SUMMARY_PIXELS, ApiError, Limits
-from fastgaze.app.server.options import Options
+from fastgaze.app.server.forms import parse_form
+from fastgaze.app.server.limits import (
+    LONGEST_MAP_SIDE,
+    SERVED_FORMATS,
+    SMALL_ANSWER,
+    SUMMARY_PIXELS,
+    ApiError,
+    Limits,
+    amount,
+)
+from fastgaze.app.server.options import Options, parse_request
+from fastgaze.app.server.wire import Task
 from fastgaze.core.errors import ImageError, ImageTooLargeError
-from fastgaze.core.pictures import Size, open_picture
+from fastgaze.core.picture_limits import Cost, check_scans, decoding_cost
+from fastgaze.core.pictures import Picture, Size, open_picture
 from fastgaze.runtime import colours as colormap
 from fastgaze.runtime.crop import Crop, parse_ratio, window_size
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.predictor import Predictor
+
+# What a task may cost in a light worker, and in memory in any.
+_LIGHT_SECONDS = 0.15
+_LIGHT_BYTES = 48 << 20
+_MOST_BYTES = 300 << 20
+# Seconds and bytes of memory per pixel of a map that is sent back, and bytes of the answer at most.
+_FORMAT_COSTS = {
+    "npy": (1.5e-8, 12, 4.0),
+    "png": (6e-8, 16, 1.05),
+    "overlay": (1.6e-7, 24, 3.1),
+    "heat": (6e-8, 16, 1.4),
+}
+_FACTS_BYTES = 32 << 10
 
 
 @dataclass(frozen=True)
@@ -30,25 +54,86 @@ class Answer:
     media_type: str = "application/json"
 
 
-def gaze(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
+@dataclass(frozen=True)
+class Needs:
+    """What a task takes that was not granted to it."""
+
+    heavy: bool
+    """More time or memory than a light worker has."""
+    size: int
+    """Bytes that the answer takes at most."""
+
+
+def work(
+    task: Task, content: bytearray, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
+) -> Answer | Needs:
+    """The answer to a request, or what it needs; ApiError when it is refused."""
+    start = perf_counter()
+    picture: bytes | bytearray | None = content
+    query = [(name, value) for name, value in task.query]
+    if task.content_type:
+        form = parse_form(content, task.content_type)
+        picture, query = form.image, query + form.fields
+    options, model = parse_request(task.verb, query, list(predictors), limits)
+    if not picture:
+        raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
+    if len(picture) > limits.bytes:
+        raise ApiError(413, "too_many_bytes", f"the picture is larger than {amount(limits.bytes)}")
+    with _refusing():
+        opened = _open(picture, limits)
+        needs = _needs(opened, len(picture), options, predictors[model], limits)
+        if not task.granted and (needs.size > SMALL_ANSWER or (needs.heavy and not heavy)):
+            return needs
+        job: Callable[..., Answer] = gaze if task.verb == "gaze" else crop
+        return job(predictors[model], picture, options, limits, start)
+
+
+def _open(content: bytes | bytearray, limits: Limits) -> Picture:
+    """The picture, of which only the header has been read."""
+    try:
+        picture = open_picture(content)
+    except ImageTooLargeError:
+        raise
+    except ImageError as error:
+        raise _not_a_picture() from error
+    _check(picture.image, limits)
+    if picture.image.format in ("JPEG", "MPO"):
+        check_scans(content, "the picture")
+    return picture
+
+
+def _needs(picture: Picture, size: int, options: Options, predictor: Predictor, limits: Limits) -> Needs:
+    cost = decoding_cost(picture.image, predictor.card.working_size(picture.size))
+    kind = options.format if options.format != "json" else "heat" if options.heat else ""
+    answer = _FACTS_BYTES
+    if kind:
+        height, width = options.size or map_size(picture.size, limits.map_pixels)
+        seconds, memory, sent = _FORMAT_COSTS[kind]
+        cost = cost + Cost(height * width * memory, height * width * seconds)
+        answer += int(height * width * sent)
+    if cost.bytes + size > _MOST_BYTES:
+        pixels = picture.size[0] * picture.size[1]
+        fitting = pixels * _MOST_BYTES / (cost.bytes + size) / 1e6
+        message = f"a picture of this kind takes {cost.bytes / pixels:.0f} bytes of memory per pixel; "
+        raise ApiError(413, "too_many_pixels", message + f"at most {fitting:.0f} megapixels of it are taken")
+    return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
+
+
+def gaze(predictor: Predictor, content: bytes, options: Options, limits: Limits, start: float) -> Answer:
     """The answer of ``POST /v1/gaze``."""
-    start = perf_counter()
-    with _refusing():
-        if options.format != "json":
-            return _picture(_predict(predictor, content, options, limits, limits.map_pixels, options.size), options)
-        found = _predict(predictor, content, options, limits, SUMMARY_PIXELS)
-        facts = _summary(found, options)
-        if options.heat:
-            shown = found if options.size is None else predictor.predict(content, options.size, options.center_bias)
-            facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(shown)).decode("ascii")
-        return _json(facts, start)
+    if options.format != "json":
+        return _picture(_predict(predictor, content, options, limits.map_pixels, options.size), options)
+    found = _predict(predictor, content, options, SUMMARY_PIXELS)
+    facts = _summary(found, options)
+    if options.heat:
+        shown = found if options.size is None else predictor.predict(content, options.size, options.center_bias)
+        facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(shown)).decode("ascii")
+    return _json(facts, start)
 
 
-def crop(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
+def crop(predictor: Predictor, content: bytes, options: Options, _: Limits, start: float) -> Answer:
     """The answer of ``POST /v1/crop``."""
-    start = perf_counter()
-    with _refusing():
-        found = _predict(predictor, content, options, limits, SUMMARY_PIXELS)
+    found = _predict(predictor, content, options, SUMMARY_PIXELS)
     facts = {
         "model": found.model,
         "picture_size": list(_picture_size(found)),
@@ -58,18 +143,10 @@ def crop(predictor: Predictor, content: bytes, options: Options, limits: Limits)
     return _json(facts, start)
 
 
-def _predict(
-    predictor: Predictor, content: bytes, options: Options, limits: Limits, most: int, size: Size | None = None
-) -> GazeMap:
+def _predict(predictor: Predictor, content: bytes, options: Options, most: int, size: Size | None = None) -> GazeMap:
     """The map at ``size``, or at the picture's shape with at most ``most`` pixels, the only one windows fit on."""
-    try:
-        picture = open_picture(content)
-    except ImageTooLargeError:
-        raise
-    except ImageError as error:
-        raise _not_a_picture() from error
-    _check(picture.image, limits)
-    return predictor.predict(content, size or map_size(picture.size, most), options.center_bias)
+    wanted = size or map_size(open_picture(content).size, most)
+    return predictor.predict(content, wanted, options.center_bias)
 
 
 @contextlib.contextmanager
