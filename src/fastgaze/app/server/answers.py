@@ -50,6 +50,7 @@ class PacedResponse(Response):
                 await self._in_time(connection.flushed(), transfer)
             except TimeoutError:
                 connection.abort()
+                await asyncio.sleep(0)  # until the protocol knows, or it would miss the rest of the answer
 
     async def _write(self, send: Send, transfer: Transfer) -> None:
         view = memoryview(self.body)

@@ -1,5 +1,6 @@
 """The routes: the page, the API, and what every answer has in common."""
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -281,7 +282,7 @@ class Outermost:
         try:
             app = self._refusal(scope, headers) or self._app
             await app(scope, receive, send_with_headers)
-        except ClientDisconnect:
+        except (ClientDisconnect, asyncio.CancelledError):  # the latter when the time to drain is over
             status = 499
         path = scope["path"] if scope["path"] in _PATHS else "(other)"
         method = scope["method"] if scope["method"] in _METHODS else "(other)"

@@ -34,9 +34,11 @@ class Transfer:
         return min(self.last + patience, self.start + patience + self.moved / rate)
 
     def pace(self, now: float) -> float:
-        """Bytes per second so far; infinite while it is too early to say."""
-        age = now - self.start
-        return self.moved / age if age > PROTECTED_SECONDS else float("inf")
+        """Bytes per second so far, none after a silence; infinite while it is too early to say."""
+        if now - self.start <= PROTECTED_SECONDS:
+            return float("inf")
+        # The sockets' own buffers take megabytes at once, so that an average alone would say little.
+        return 0.0 if now - self.last > PROTECTED_SECONDS else self.moved / (now - self.start)
 
 
 @dataclass(eq=False)

@@ -141,6 +141,11 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
         self._forget_head()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """The server is about to end: no further request, and so much time for this one."""
+        super().shutdown()
+        self.loop.call_later(self.limits.drain_seconds, self.abort)
+
     async def flushed(self) -> None:
         """Wait until the client's socket has taken everything."""
         await self.flow.drain()

@@ -42,6 +42,7 @@ class Metrics:
         lanes = {"light": pool.light, "heavy": pool.heavy}
         lines += _gauge("workers", "kind", {name: len(lane.workers) for name, lane in lanes.items()})
         lines += _gauge("tasks_waiting", "kind", {name: lane.waiting for name, lane in lanes.items()})
+        lines += _counter("tasks_total", "kind", {name: lane.tasks for name, lane in lanes.items()})
         lines += _gauge("held_bytes", "what", {name: budget.held for name, budget in self._budgets.items()})
         lines += _counter("workers_replaced_total", "why", dict(sorted(pool.events.items())))
         lines += _counter("slow_clients_total", "what", {name: b.given_up for name, b in self._budgets.items()})

@@ -62,7 +62,8 @@ def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
             server_header=False,
             backlog=backlog,
             timeout_keep_alive=10,
-            timeout_graceful_shutdown=math.ceil(limits.drain_seconds),
+            # The connections end by themselves (GuardedProtocol.shutdown); this is for what then hangs.
+            timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + 2,
         )
     )
 

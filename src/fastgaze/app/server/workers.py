@@ -160,12 +160,15 @@ async def receive(reader: asyncio.StreamReader) -> tuple[wire.Outcome, bytearray
 class Lane:
     """The workers of one kind and the tasks that wait for them."""
 
-    def __init__(self, kind: bytes, count: int, fork: Callable[[bytes], socket.socket]) -> None:
+    def __init__(self, kind: bytes, count: int, fork: Callable[[bytes], socket.socket], events: "Counter[str]") -> None:
         self.kind = kind
         self.count = count
         self.workers: set[Worker] = set()
         self.idle: list[Worker] = []
+        self.tasks = 0
+        """Tasks that workers of this kind were given."""
         self._fork = fork
+        self._events = events
         self._waiting: list[tuple[float, int, asyncio.Future[Worker]]] = []
         self._numbers = itertools.count()
 
@@ -193,8 +196,7 @@ class Lane:
             worker = self.idle.pop()
             if not worker.lost:
                 return worker
-            self.workers.discard(worker)
-            worker.end()
+            self.forget(worker)
         future: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (turn, next(self._numbers), future))
         try:
@@ -203,6 +205,12 @@ class Lane:
             if future.done() and not future.cancelled():
                 self.free(future.result())
             raise
+
+    def forget(self, worker: Worker) -> None:
+        """The worker died while it was idle."""
+        self.workers.discard(worker)
+        worker.end()
+        self._events["died"] += 1
 
     def free(self, worker: Worker) -> None:
         """The worker is done with its task, or new."""
@@ -218,12 +226,12 @@ class Pool:
     """All workers, and how many requests are in flight."""
 
     def __init__(self, nursery: Nursery, workers: int, limits: Limits) -> None:
-        self.light = Lane(LIGHT, workers, nursery.fork)
-        self.heavy = Lane(HEAVY, max(workers // 2, 1), nursery.fork)
+        self.events: Counter[str] = Counter()
+        """Workers that were replaced: grown, died or too_slow; and nurseries."""
+        self.light = Lane(LIGHT, workers, nursery.fork, self.events)
+        self.heavy = Lane(HEAVY, max(workers // 2, 1), nursery.fork, self.events)
         self.in_flight = 0
         """Requests whose picture has arrived and whose answer is not yet written."""
-        self.events: Counter[str] = Counter()
-        """Workers that were replaced: recycled, died or too_slow; and nurseries."""
         self._nursery = nursery
         self._limits = limits
         self._keeper: asyncio.Task[None] | None = None
@@ -304,8 +312,11 @@ class Pool:
         try:
             if not wanted():
                 return wire.Outcome("gone"), bytearray()
+            lane.tasks += 1
             async with asyncio.timeout(deadline - start):
-                return await worker.call(task, content)
+                outcome, answer = await worker.call(task, content)
+            self.events["grown"] += outcome.last
+            return outcome, answer
         except TimeoutError:
             worker.end()
             self.events["too_slow"] += 1
@@ -348,9 +359,7 @@ class Pool:
     def _forget_dead(self, lane: Lane) -> None:
         for worker in [worker for worker in lane.idle if worker.lost]:
             lane.idle.remove(worker)
-            lane.workers.discard(worker)
-            worker.end()
-            self.events["died"] += 1
+            lane.forget(worker)
 
     async def _add(self, lane: Lane) -> None:
         try:
