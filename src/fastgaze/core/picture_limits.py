@@ -87,9 +87,12 @@ def _jpeg_cost(image: Image.Image, at_least: tuple[int, int]) -> Cost:
     return Cost(int(memory * pixels) + _OVERHEAD, time * pixels)
 
 
-def count_scans(content: bytes | bytearray | memoryview) -> int:
+def count_scans(content: bytes | bytearray) -> int:
     """Scans of a JPEG file; counting ends one above ``MOST_SCANS``."""
-    scans, place = 0, 2
+    scans, place = content.count(b"\xff\xda"), 2
+    if scans <= MOST_SCANS:  # perhaps too many, as some may lie in a thumbnail; it is quick, and enough for nearly all
+        return scans
+    scans = 0
     while scans <= MOST_SCANS:
         found = _MARKER.search(content, place)
         if found is None:
@@ -103,7 +106,7 @@ def count_scans(content: bytes | bytearray | memoryview) -> int:
     return scans
 
 
-def check_scans(content: bytes | bytearray | memoryview, label: str) -> None:
+def check_scans(content: bytes | bytearray, label: str) -> None:
     """ImageError for a JPEG with more scans than an encoder makes."""
     if count_scans(content) > MOST_SCANS:
         raise ImageError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it anew")

@@ -2,7 +2,7 @@
 
 uvicorn's protocol on h11 trusts the other side with the event loop's time and with memory. What is changed here:
 
-- One read takes 16 kB, not 256 kB, and a body in tiny chunks is refused: h11 takes 40 microseconds per chunk, so that
+- One read takes 64 kB, not 256 kB, and a body in tiny chunks is refused: h11 takes 40 microseconds per chunk, so that
   one read of one-byte chunks would stop the loop for two seconds.
 - A head is kept back until it is whole, and is refused above 16 kB or 100 lines: h11 checks only incomplete ones.
 - A request that comes before the last answer is sent (pipelining) is not looked at: the connection closes after that
@@ -28,10 +28,10 @@ HEAD_SECONDS = 10.0
 """A connection that has not sent a whole request head by then is closed."""
 HEAD_BYTES = 16 << 10
 _HEAD_LINES = 100
-_READ_BYTES = 16 << 10
+_READ_BYTES = 64 << 10
 # A body may have this many chunks, and one more for every so many bytes.
 _FREE_CHUNKS = 256
-_BYTES_PER_CHUNK = 64
+_BYTES_PER_CHUNK = 256
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 
 
@@ -58,6 +58,8 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
     """One connection; ``limits`` is set by ``protocol_for``."""
 
     limits: Limits
+    buffer: bytearray
+    """What a read goes to, shared by all connections of a server: it is emptied before the next one reads."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -66,7 +68,6 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
         self.app_state = {**self.app_state, "connection": self}
         self.upload: Transfer | None = None
         """Set while the application reads a body."""
-        self._buffer = bytearray(_READ_BYTES)
         self._head = bytearray()
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_since = monotonic()
@@ -81,11 +82,11 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
         """Where the next read goes."""
-        return self._buffer
+        return self.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes arrive."""
-        self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
+        self.data_received(bytes(memoryview(self.buffer)[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """A part of a head, or of a body."""
@@ -189,4 +190,4 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
 
 def protocol_for(limits: Limits) -> type[GuardedProtocol]:
     """The protocol with these limits."""
-    return type("LimitedProtocol", (GuardedProtocol,), {"limits": limits})
+    return type("LimitedProtocol", (GuardedProtocol,), {"limits": limits, "buffer": bytearray(_READ_BYTES)})

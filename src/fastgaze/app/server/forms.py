@@ -27,7 +27,7 @@ class _Part:
     pieces: list[memoryview] = field(default_factory=list)
 
 
-def parse_form(content: bytes | bytearray, content_type: str) -> Form:
+def parse_form(content: bytes, content_type: str) -> Form:
     """The parts of a multipart body: the file called ``image`` (or the only file) and the text fields."""
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
@@ -48,7 +48,7 @@ def parse_form(content: bytes | bytearray, content_type: str) -> Form:
     return form
 
 
-def _split(content: bytes | bytearray, boundary: bytes) -> list[_Part]:
+def _split(content: bytes, boundary: bytes) -> list[_Part]:
     parts: list[_Part] = []
 
     def begin() -> None:
@@ -83,7 +83,7 @@ def _split(content: bytes | bytearray, boundary: bytes) -> list[_Part]:
             "on_part_data": data,
         },
     )
-    parser.write(content)  # type: ignore[arg-type]  # a bytearray does as well, and is not copied
+    parser.write(content)
     parser.finalize()
     return parts
 

@@ -65,11 +65,11 @@ class Needs:
 
 
 def work(
-    task: Task, content: bytearray, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
+    task: Task, content: bytes, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
 ) -> Answer | Needs:
     """The answer to a request, or what it needs; ApiError when it is refused."""
     start = perf_counter()
-    picture: bytes | bytearray | None = content
+    picture: bytes | None = content
     query = [(name, value) for name, value in task.query]
     if task.content_type:
         form = parse_form(content, task.content_type)
@@ -88,7 +88,7 @@ def work(
         return job(predictors[model], picture, options, limits, start)
 
 
-def _open(content: bytes | bytearray, limits: Limits) -> Picture:
+def _open(content: bytes, limits: Limits) -> Picture:
     """The picture, of which only the header has been read."""
     try:
         picture = open_picture(content)

@@ -130,7 +130,6 @@ def _live(connection: socket.socket, kind: bytes, settings: Settings, predictors
             signal.setitimer(signal.ITIMER_PROF, max(allowance.cpu_share * limits.seconds, 0.1))
             outcome, answer = _do(wire.unpack(wire.Task, facts), content, predictors, limits, kind == HEAVY)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            del content
             grown = outcome.kind == "bug" or _data_bytes() - len(answer) > born + _RECYCLE_BYTES
             connection.sendall(wire.pack(_with_last(outcome, grown), len(answer)))
             connection.sendall(answer)
@@ -141,7 +140,7 @@ def _live(connection: socket.socket, kind: bytes, settings: Settings, predictors
 
 
 def _do(
-    task: wire.Task, content: bytearray, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
+    task: wire.Task, content: bytes, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
 ) -> tuple[wire.Outcome, bytes]:
     try:
         found = jobs.work(task, content, predictors, limits, heavy)

@@ -65,13 +65,13 @@ def unpack(kind: type[T], facts: bytes) -> T:
     return kind(**found)
 
 
-def receive(connection: socket.socket) -> tuple[bytes, bytearray]:
+def receive(connection: socket.socket) -> tuple[bytes, bytes]:
     """Facts and bytes of the next message on a blocking socket; EOFError at its end."""
     facts, size = HEADER.unpack(_exactly(connection, HEADER.size))
-    return bytes(_exactly(connection, facts)), _exactly(connection, size)
+    return _exactly(connection, facts), _exactly(connection, size)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytearray:
+def _exactly(connection: socket.socket, size: int) -> bytes:
     content = bytearray(size)
     view = memoryview(content)
     while view:
@@ -79,4 +79,4 @@ def _exactly(connection: socket.socket, size: int) -> bytearray:
         if n == 0:
             raise EOFError
         view = view[n:]
-    return content
+    return bytes(content)  # Pillow's streams copy a bytearray every time, and bytes never
