@@ -4,13 +4,12 @@ import base64
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from fastgaze.app.server.forms import parse_form
 from fastgaze.app.server.limits import (
@@ -25,11 +24,11 @@ from fastgaze.app.server.limits import (
 from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
 from fastgaze.core.errors import ImageError, ImageTooLargeError
-from fastgaze.core.picture_limits import Cost, check_scans, decoding_cost
-from fastgaze.core.pictures import Picture, Size, open_picture
-from fastgaze.runtime import colours as colormap
-from fastgaze.runtime.crop import Crop, parse_ratio, window_size
-from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.core.picture_limits import Cost
+from fastgaze.core.pictures import Picture, encode_png, open_picture
+from fastgaze.core.sizes import Size, format_size, shrunk
+from fastgaze.runtime import colours
+from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 
 # What a task may cost in a light worker, and in memory in any.
@@ -44,6 +43,7 @@ _FORMAT_COSTS = {
     "heat": (6e-8, 16, 1.4),
 }
 _FACTS_BYTES = 32 << 10
+_MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/octet-stream"}
 
 
 @dataclass(frozen=True)
@@ -84,30 +84,37 @@ def work(
         needs = _needs(opened, len(picture), options, predictors[model], limits)
         if not task.granted and (needs.size > SMALL_ANSWER or (needs.heavy and not heavy)):
             return needs
-        job: Callable[..., Answer] = gaze if task.verb == "gaze" else crop
-        return job(predictors[model], picture, options, limits, start)
+        job = gaze if task.verb == "gaze" else crop
+        found = job(predictors[model], opened, options, limits)
+    return Answer(found, _MEDIA_TYPES[options.format]) if isinstance(found, bytes) else _json(found, start)
 
 
 def _open(content: bytes, limits: Limits) -> Picture:
-    """The picture, of which only the header has been read."""
+    """The picture, if it may be decoded: the header alone decides, no pixel is read yet."""
     try:
         picture = open_picture(content)
     except ImageTooLargeError:
         raise
     except ImageError as error:
         raise _not_a_picture() from error
-    _check(picture.image, limits)
-    if picture.image.format in ("JPEG", "MPO"):
-        check_scans(content, "the picture")
+    if picture.format not in SERVED_FORMATS:
+        raise _not_a_picture()
+    # Decoders written in Python (BMP with run lengths, PPM with odd maxima) take minutes for a large file.
+    if picture.slow:
+        raise ApiError(415, "not_a_picture", "this rare variant of the format is not served; save it as PNG or JPEG")
+    if picture.size[0] * picture.size[1] > limits.pixels:
+        most = f"{limits.pixels / 1e6:g} megapixels"
+        message = f"the picture has {format_size(picture.size)} pixels; at most {most} are taken"
+        raise ApiError(413, "too_many_pixels", message)
     return picture
 
 
 def _needs(picture: Picture, size: int, options: Options, predictor: Predictor, limits: Limits) -> Needs:
-    cost = decoding_cost(picture.image, predictor.card.working_size(picture.size))
+    cost = picture.cost(predictor.card.working_size(picture.size))
     kind = options.format if options.format != "json" else "heat" if options.heat else ""
     answer = _FACTS_BYTES
     if kind:
-        height, width = options.size or map_size(picture.size, limits.map_pixels)
+        height, width = _answer_size(picture, options, limits)
         seconds, memory, sent = _FORMAT_COSTS[kind]
         cost = cost + Cost(height * width * memory, height * width * seconds)
         answer += int(height * width * sent)
@@ -119,34 +126,32 @@ def _needs(picture: Picture, size: int, options: Options, predictor: Predictor, 
     return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
 
 
-def gaze(predictor: Predictor, content: bytes, options: Options, limits: Limits, start: float) -> Answer:
+def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> bytes | dict[str, Any]:
     """The answer of ``POST /v1/gaze``."""
+    size = _answer_size(picture, options, limits)
+    view = predictor.look(picture, at_least=size if options.format == "overlay" else None)
+    found = view.at(size, options.center_bias)
     if options.format != "json":
-        return _picture(_predict(predictor, content, options, limits.map_pixels, options.size), options)
-    found = _predict(predictor, content, options, SUMMARY_PIXELS)
-    facts = _summary(found, options)
+        return _file(found, options)
+    facts = found.to_json(options.peaks, options.ratios, options.n)
     if options.heat:
-        shown = found if options.size is None else predictor.predict(content, options.size, options.center_bias)
-        facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(shown)).decode("ascii")
-    return _json(facts, start)
+        facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(found, size)).decode("ascii")
+    return facts
 
 
-def crop(predictor: Predictor, content: bytes, options: Options, _: Limits, start: float) -> Answer:
+def crop(predictor: Predictor, picture: Picture, options: Options, _: Limits) -> dict[str, Any]:
     """The answer of ``POST /v1/crop``."""
-    found = _predict(predictor, content, options, SUMMARY_PIXELS)
-    facts = {
-        "model": found.model,
-        "picture_size": list(_picture_size(found)),
-        "crops": _windows(found, options),
-        "milliseconds": dict(found.milliseconds),
-    }
-    return _json(facts, start)
+    found = predictor.look(picture).at(None, options.center_bias)
+    return found.to_json(options.peaks, options.ratios, options.n)
 
 
-def _predict(predictor: Predictor, content: bytes, options: Options, most: int, size: Size | None = None) -> GazeMap:
-    """The map at ``size``, or at the picture's shape with at most ``most`` pixels, the only one windows fit on."""
-    wanted = size or map_size(open_picture(content).size, most)
-    return predictor.predict(content, wanted, options.center_bias)
+def _answer_size(picture: Picture, options: Options, limits: Limits) -> Size:
+    """(height, width) of the map that is sent back."""
+    if options.size is not None:
+        return options.size
+    if options.format == "overlay":
+        return map_size(shrunk(picture.size, DISPLAY), limits.map_pixels)
+    return map_size(picture.size, SUMMARY_PIXELS if options.format == "json" else limits.map_pixels)
 
 
 @contextlib.contextmanager
@@ -155,19 +160,6 @@ def _refusing() -> Iterator[None]:
         yield
     except ImageError as error:
         raise _refusal(error) from error
-
-
-def _check(image: Image.Image, limits: Limits) -> None:
-    """The header alone decides; no pixel has been read yet."""
-    if image.format not in SERVED_FORMATS:
-        raise _not_a_picture()
-    # Decoders written in Python (BMP with run lengths, PPM with odd maxima) take minutes for a large file.
-    if any(tile[0] in Image.DECODERS for tile in getattr(image, "tile", ())):
-        raise ApiError(415, "not_a_picture", "this rare variant of the format is not served; save it as PNG or JPEG")
-    if image.width * image.height > limits.pixels:
-        most = f"{limits.pixels / 1e6:g} megapixels"
-        message = f"the picture has {image.width}x{image.height} pixels; at most {most} are taken"
-        raise ApiError(413, "too_many_pixels", message)
 
 
 def _refusal(error: ImageError) -> ApiError:
@@ -187,78 +179,25 @@ def map_size(size: Size, most: int) -> Size:
     return max(int(height * factor), 1), max(int(width * factor), 1)
 
 
-def _summary(found: GazeMap, options: Options) -> dict[str, Any]:
-    height, width = _picture_size(found)
-    y_scale, x_scale = height / found.size[0], width / found.size[1]
-    facts: dict[str, Any] = {
-        "model": found.model,
-        "picture_size": [height, width],
-        "size": list(found.size),
-        "center_bias": options.center_bias or "none",
-        "bits": round(found.bits, 4),
-        "peaks": [
-            {"x": round(peak.x * x_scale, 2), "y": round(peak.y * y_scale, 2), "mass": round(peak.mass, 6)}
-            for peak in found.peaks(options.peaks)
-        ],
-        "milliseconds": dict(found.milliseconds),
-    }
-    if options.ratios:
-        facts["crops"] = _windows(found, options)
-    return facts
-
-
-def _windows(found: GazeMap, options: Options) -> list[dict[str, Any]]:
-    return [
-        {"ratio": ratio, "windows": [_window(found, ratio, window) for window in found.crop(ratio, options.n)]}
-        for ratio in options.ratios
-    ]
-
-
-def _window(found: GazeMap, ratio: str, crop: Crop) -> dict[str, Any]:
-    """A window in pixels of the picture, with exactly the size that the ratio and the scale give there."""
-    size = _picture_size(found)
-    y_scale, x_scale = size[0] / found.size[0], size[1] / found.size[1]
-    height, width = window_size(size, parse_ratio(ratio), crop.scale)
-    left = min(round(crop.box[0] * x_scale), size[1] - width)
-    top = min(round(crop.box[1] * y_scale), size[0] - height)
-    return {
-        "box": [left, top, left + width, top + height],
-        "mass": round(crop.mass, 6),
-        "confidence": round(crop.confidence, 6),
-        "focal_point": [round(crop.focal_point[0] * x_scale, 2), round(crop.focal_point[1] * y_scale, 2)],
-        "scale": crop.scale,
-    }
-
-
-def _picture_size(found: GazeMap) -> Size:
-    return found.picture_size or found.size
-
-
 def _json(facts: dict[str, Any], start: float) -> Answer:
     total = {"total": 1e3 * (perf_counter() - start)}
     facts["milliseconds"] = {step: round(time, 3) for step, time in (facts["milliseconds"] | total).items()}
     return Answer(json.dumps(facts, allow_nan=False).encode())
 
 
-def _picture(found: GazeMap, options: Options) -> Answer:
+def _file(found: GazeMap, options: Options) -> bytes:
     if options.format == "png":
-        return Answer(_heat_png(found), "image/png")
+        return _heat_png(found, found.size)
     if options.format == "overlay":
-        return Answer(_saved(found.overlay(options.opacity)), "image/png")
+        return encode_png(found.overlay(options.opacity))
     buffer = io.BytesIO()
     np.save(buffer, found.log_density, allow_pickle=False)
-    return Answer(buffer.getvalue(), "application/octet-stream")
-
-
-def _heat_png(found: GazeMap) -> bytes:
-    """The heat map to lay over the picture: colours by level, and the level as opacity. One byte a pixel."""
-    image = Image.fromarray(found.heat())
-    image.putpalette(colormap.table().tobytes())
-    image.info["transparency"] = bytes(range(256))
-    return _saved(image)
-
-
-def _saved(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
+
+
+def _heat_png(found: GazeMap, size: Size) -> bytes:
+    """The heat map to lay over the picture: colours by level, and the level as opacity. One byte per pixel."""
+    image = found.heat(size)
+    image.putpalette(colours.table().tobytes())
+    image.info["transparency"] = bytes(range(256))
+    return encode_png(image)

@@ -16,7 +16,7 @@ LONGEST_MAP_SIDE = 8192
 SMALL_ANSWER = 64 << 10
 """Bytes of an answer that the sockets themselves take: what is larger is written piece by piece."""
 SUMMARY_PIXELS = 1 << 20
-"""Peaks and windows are found on a map of at most this many pixels; positions are given in pixels of the picture."""
+"""Of the heat map inside a JSON answer, unless its size is asked for."""
 
 
 @dataclass(frozen=True)
