@@ -19,7 +19,7 @@ from fastgaze.networks import create_model, save_checkpoint
     [("fastgaze", 2803, 91.745), ("densegaze", 7219, 32.276), ("deepgaze2", 5555, 239.069), ("lenet5", 580, 0.0046)],
 )
 def test_info_of_an_architecture(architecture: str, maps: int, gflop: float) -> None:
-    result = CliRunner().invoke(app, ["info", architecture, "--size", "480x640", "--json"])
+    result = CliRunner().invoke(app, ["info", architecture, "--size", "640x480", "--json"])
     facts = json.loads(result.stdout)
     assert facts["maps"] == maps
     assert facts["gflop"] == pytest.approx(gflop, abs=1e-3)
@@ -51,7 +51,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "complaint"),
     [
         (["info", "nothing"], "no bundled model 'nothing'"),
-        (["info", "fastgaze", "--size", "big"], "'big' is not HEIGHTxWIDTH"),
+        (["info", "fastgaze", "--size", "big"], "'big' is not WIDTHxHEIGHT"),
         (["info", "fastgaze", "--sise", "1x1"], "No such option"),
         (["inform"], "No such command"),
     ],

@@ -32,7 +32,7 @@ def test_a_sound_set_has_no_defects(tmp_path, data):
     convert(data, "npz", tmp_path / "set")
     report = check("auto", tmp_path / "set")
     assert (report.format, report.images, report.fixations, report.observers) == ("npz", 5, 30, 3)
-    assert report.sizes == {"96x128": 5}
+    assert report.sizes == {"128x96": 5}
     assert report.fixations_per_image == {"least": 6, "mean": 6, "most": 6}
     assert report.defects == []
     assert np.shape(report.center_bias) == (12, 16)

@@ -135,7 +135,7 @@ def test_submit_writes_a_file_from_the_command_line(tmp_path, images, checkpoint
         (["--protocol", "mit"], "no protocol"),
         (["--center-bias", "ours"], "no centre bias"),
         (["--format", "coco"], "no data format"),
-        (["--size", "big"], "not HEIGHTxWIDTH"),
+        (["--size", "big"], "not WIDTHxHEIGHT"),
     ],
 )
 def test_a_users_error_is_one_line_and_exit_code_two(tmp_path, small_set, checkpoint, capsys, arguments, message):
