@@ -107,7 +107,7 @@ def quick(words: list[str]) -> list[str]:
     """The same command with 2 training steps on small images, pruning to what the small network can reach."""
     fast = {"--steps": "2", "--prune-to": "0.08"}
     words = [fast.get(words[i - 1], word) if i else word for i, word in enumerate(words)]
-    return [*words, "--size", "64x96", "--validation-share", "0.2"] if words[0] == "train" else words
+    return [*words, "--size", "96x64", "--validation-share", "0.2"] if words[0] == "train" else words
 
 
 @pytest.mark.parametrize("guide", [*GUIDES, "data.md", "batch.md", "server.md", "video.md"])
