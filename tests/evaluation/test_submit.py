@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 from PIL import Image
-from tests.small_models import bright_model
 from typer.testing import CliRunner
 
 from fastgaze.app.cli import app, main
@@ -17,6 +16,7 @@ from fastgaze.data.convert import convert
 from fastgaze.evaluation.protocols import METRICS
 from fastgaze.evaluation.submit import submit, to_8_bits
 from fastgaze.networks.checkpoint import save_checkpoint
+from tests.small_models import bright_model
 
 
 @pytest.fixture
