@@ -79,7 +79,7 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Json]]:
             {"type": "string", "enum": list(FORMATS), "default": "json"},
         ),
         "size": (
-            f"HEIGHTxWIDTH of the map that is sent back, in json the one of heat; sides up to {LONGEST_MAP_SIDE}, "
+            f"WIDTHxHEIGHT of the map that is sent back, in json the one of heat; sides up to {LONGEST_MAP_SIDE}, "
             f"at most {limits.map_pixels} pixels. Without it the picture's own size, scaled down where that is larger.",
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$"},
         ),

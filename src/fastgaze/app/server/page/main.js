@@ -130,7 +130,7 @@ async function look() {
 async function showAsServerSeesIt(file, result, signal) {
   const [height, width] = result.picture_size;
   if (state.shown && state.shown[0] === height && state.shown[1] === width) return;
-  const picture = await ask(file, { format: "overlay", opacity: "0", size: result.size.join("x") }, signal);
+  const picture = await ask(file, { format: "overlay", opacity: "0", size: `${result.size[1]}x${result.size[0]}` }, signal);
   const url = URL.createObjectURL(await picture.blob());
   await stage.showPhoto(url);
   URL.revokeObjectURL(state.url);
