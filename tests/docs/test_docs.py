@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BUNDLED = ROOT / "src" / "fastgaze" / "runtime" / "bundled"
 GUIDES = ("method.md", "train-your-own.md", "prune-your-own.md", "deploy.md")
-ROOMS = "data|models|pruning|training|evaluation|runtime|export|app"
+ROOMS = "core|data|networks|pruning|training|onnx|evaluation|runtime|app"
 
 
 @dataclass(frozen=True)
