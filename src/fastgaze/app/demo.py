@@ -83,9 +83,10 @@ def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[D
 
 
 def _row(predictor: Predictor, photo: Path, out: Path) -> DemoPhoto:
-    gaze = predictor.predict(photo)
+    opened = open_picture(photo)
+    gaze = predictor.look(opened, opened.size).at()
     crop = gaze.crop(RATIO)[0]
-    picture = open_picture(photo).rgb()
+    picture = opened.rgb()
     for suffix, shown in ((".jpg", picture), (".gaze.jpg", gaze.overlay()), (".crop.jpg", _with_window(picture, crop))):
         with replacing(out / f"{photo.stem}{suffix}") as part:
             shown.save(part, quality=90)

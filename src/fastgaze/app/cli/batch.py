@@ -52,9 +52,9 @@ def batch(
 
     A job that was interrupted continues where it stopped when it is started again with the same arguments.
     """
-    from fastgaze.runtime.batch import Options, run
+    from fastgaze.runtime.batch import BatchOptions, run
 
-    wanted = Options(
+    wanted = BatchOptions(
         ratios=tuple(ratio or ("1:1", "16:9")),
         peaks=peaks,
         crops=candidates,
@@ -71,7 +71,7 @@ def batch(
             runner,
             workers,
             address,
-            on_done=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=lambda done, total, _: bar.update(task, completed=done, total=total),
         )
     if json:
         common.print_json(summary.to_json())
@@ -83,7 +83,7 @@ def _print(facts: dict[str, Any]) -> None:
     common.report(
         f"{facts['output']}: {facts['images']} pictures, {facts['done']} of them done in this run, "
         f"{facts['errors']} with an error; {facts['images_per_second']:.1f} pictures per second "
-        f"with {facts['workers']} {facts['engine']} workers"
+        f"with {facts['workers']} {facts['runner']} workers"
     )
     steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_image"].items())
     if steps:

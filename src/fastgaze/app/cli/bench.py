@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from fastgaze.app.cli import common
-from fastgaze.core.sizes import format_size, parse_size
+from fastgaze.core.sizes import parse_size
 
 
 def bench(
@@ -34,10 +34,10 @@ def bench(
     With --against, print the ratio of the times of two models.
     """
     common.limit_blas(threads)
-    from fastgaze.evaluation.bench import Setup
+    from fastgaze.evaluation.bench import BenchSetup
     from fastgaze.evaluation.bench import bench as measure
 
-    result = measure(Setup(model, parse_size(size), engine, threads, rounds), against, cold)
+    result = measure(BenchSetup(model, parse_size(size), engine, threads, rounds), against, cold)
     if json:
         common.print_json(result)
     else:
@@ -46,17 +46,15 @@ def bench(
 
 def _print(result: dict[str, Any]) -> None:
     say = common.say
-    height, width = result["size"]
     say(
         f"{result['model']} on {result['engine']}, {result['threads']} thread(s), {result['rounds']} rounds, "
-        f"network input {format_size((height, width))}"
+        f"network input {_size(result['size'])}"
     )
     say(f"  {_time(result)}, {_split(result)}, {result['gflop']:.2f} GFLOP")
     rate, peak, share = result["gflop_per_s"], result["peak_gflop_per_s"], result["peak_share"]
     say(f"  network {rate:.0f} GFLOP/s, {share:.0%} of the {peak:.0f} that a large matrix product reached meanwhile")
     own = result["own_size"]
-    own_height, own_width = own["working_size"]
-    place = format_size((own_height, own_width))
+    place = _size(own["working_size"])
     say(f"  at its own working size {place}: {_time(own)}, {_split(own)}, {own['gflop']:.2f} GFLOP")
     if "cold_start_s" in result:
         say(f"  fresh process: {result['cold_start_s']:.2f} s, at most {result['peak_rss_mb']:.0f} MB")
@@ -73,3 +71,7 @@ def _time(part: dict[str, Any]) -> str:
 def _split(part: dict[str, Any]) -> str:
     steps = ", ".join(f"{step} {time:.2f}" for step, time in part["split_cpu_ms"].items())
     return f"{steps}, outside the network {part['outside_share']:.0%}"
+
+
+def _size(size: dict[str, int]) -> str:
+    return f"{size['width']}x{size['height']}"

@@ -12,6 +12,7 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import replacing
 
 if TYPE_CHECKING:
+    from fastgaze.core.pictures import Picture
     from fastgaze.runtime.crop import Crop
 
 
@@ -41,6 +42,7 @@ def crop(
     With --out, the best window of each ratio is written as NAME.16x9.jpg for a JPEG and as NAME.16x9.png otherwise.
     """
     predictor = pictures.load_model(model, engine, threads)
+    from fastgaze.core.pictures import open_picture
     from fastgaze.runtime.crop import parse_ratio
 
     for text in ratio:
@@ -52,20 +54,21 @@ def crop(
         _check_pipe(jobs, ratio)
 
     def work(job: pictures.Job) -> dict[str, Any]:
-        gaze = predictor.predict(job.source, center_bias=bias)
+        picture = open_picture(job.source)
+        gaze = predictor.look(picture, None if out is None else picture.size).at(None, bias)
         found = {text: gaze.crop(text, candidates) for text in ratio}
         best = {text: crops[0].box for text, crops in found.items()}
-        written = [] if out is None or job.stem is None else _write(job, job.stem, best)
+        written = [] if out is None or job.stem is None else _write(picture, job.stem, best)
         if piped:
-            sys.stdout.buffer.write(next(iter(_cut(job, best).values()))[1])
+            sys.stdout.buffer.write(next(iter(_cut(picture, best).values()))[1])
             sys.stdout.buffer.flush()
         elif not json:
             show = common.report if written else common.say
             for text, crops in found.items():
                 for candidate in crops:
                     show(pictures.printable(f"{job.label} {text}: {_line(candidate)}"))
-        listed = {text: [candidate.to_json() for candidate in crops] for text, crops in found.items()}
-        return {"image": job.label, "size": list(gaze.size), "crops": listed, "written": written}
+        facts = gaze.to_json(ratios=ratio, n=candidates) if json else {}
+        return {"image": job.label, **facts, "written": written}
 
     results, failures = pictures.run_jobs(jobs, work, "crop")
     if json:
@@ -81,9 +84,9 @@ def _check_pipe(jobs: list[pictures.Job], ratios: list[str]) -> None:
     pictures.refuse_terminal("a picture", "or leave out --out to list the windows")
 
 
-def _write(job: pictures.Job, stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
+def _write(picture: "Picture", stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
     written = []
-    for text, (suffix, content) in _cut(job, boxes).items():
+    for text, (suffix, content) in _cut(picture, boxes).items():
         path = stem.with_name(f"{stem.name}.{text.replace(':', 'x').replace('/', 'x').strip()}{suffix}")
         with replacing(path) as part:
             part.write_bytes(content)
@@ -91,13 +94,12 @@ def _write(job: pictures.Job, stem: Path, boxes: dict[str, tuple[int, int, int, 
     return written
 
 
-def _cut(job: pictures.Job, boxes: dict[str, tuple[int, int, int, int]]) -> dict[str, tuple[str, bytes]]:
+def _cut(picture: "Picture", boxes: dict[str, tuple[int, int, int, int]]) -> dict[str, tuple[str, bytes]]:
     """Suffix and bytes of the window of each ratio."""
-    from fastgaze.core.pictures import cut, open_picture
+    from fastgaze.core.pictures import cut
 
-    picture = open_picture(job.source)
     photo = picture.rgb()
-    is_jpeg = picture.image.format in ("JPEG", "MPO")
+    is_jpeg = picture.format in ("JPEG", "MPO")
     windows = {}
     for text, box in boxes.items():
         buffer = io.BytesIO()

@@ -12,7 +12,7 @@ from fastgaze.app.cli.common import Json, OutFolder, Verb, note, print_json, pri
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fastgaze.data.check import Report
+    from fastgaze.data.check import DataReport
 
 app = typer.Typer(help="Check and convert data sets of images and fixations.", no_args_is_help=True)
 Layout = Annotated[
@@ -89,7 +89,7 @@ def layouts(json: Json = False) -> None:
         say(f"{name:9} {layout}")
 
 
-def _print_report(report: "Report") -> None:
+def _print_report(report: "DataReport") -> None:
     per_image = report.fixations_per_image
     say(f"{report.path} ({report.format}): {report.images} images, {report.fixations} fixations inside")
     say(f"per image: least {per_image['least']:g}, mean {per_image['mean']:.1f}, most {per_image['most']:g}")

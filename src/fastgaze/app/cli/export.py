@@ -81,11 +81,11 @@ def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, 
 
 
 def _images(folder: Path) -> list[Path]:
-    from fastgaze.runtime.suffixes import SUFFIXES
+    from fastgaze.core.pictures import image_files
 
     if not folder.is_dir():
         raise ArgumentError(f"--calibrate {folder} is not a folder; give one that holds images")
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    found = image_files(folder, below=True)
     return found[:: max(len(found) // MOST_IMAGES, 1)][:MOST_IMAGES]
 
 

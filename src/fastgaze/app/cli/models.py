@@ -1,15 +1,12 @@
 """``fastgaze models`` and ``fastgaze info``: what comes with the package, what a model is and what it costs."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fastgaze.app.cli import common
 from fastgaze.core.errors import require
-from fastgaze.core.sizes import format_size, parse_size
-
-if TYPE_CHECKING:
-    from fastgaze.runtime.zoo import BundledModel
+from fastgaze.core.sizes import format_size, parse_size, size_to_json
 
 SET = "salicon-val"
 
@@ -29,22 +26,14 @@ def models(json: common.Json = False) -> None:
 
     table = Table("", "model", "parameters", "GFLOP", "file", "one core", "AUC", "NSS", "bits", box=None)
     for model in listed:
-        mark = "*" if model.default else ""
-        size = f"{model.bytes / 1e6:.2f} MB"
+        cost = [f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", f"{model.bytes / 1e6:.2f} MB"]
+        time = "" if model.cpu_ms is None else f"{model.cpu_ms:.1f} ms"
         means = model.scores.get(SET, {}).get("means", {})
         scores = [f"{means[key]:.3f}" if key in means else "" for key in ("auc", "nss", "log_likelihood_bits")]
-        table.add_row(
-            mark, model.name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", size, _milliseconds(model), *scores
-        )
+        table.add_row("*" if model.default else "", model.name, *cost, time, *scores)
     common.out.print(table)
     common.say(f"* is the default. GFLOP at 640x480. Scores on {SET}, protocol tuebingen; bits over a uniform density.")
     common.say("One core: a 512x384 picture to its log density, measured when the model was shipped.")
-
-
-def _milliseconds(model: "BundledModel") -> str:
-    """As measured when the model was shipped; ``fastgaze bench`` measures here and now."""
-    time = model.scores.get("one_core", {}).get("own_size", {}).get("cpu_ms")
-    return "" if time is None else f"{time:.1f} ms"
 
 
 def info(
@@ -88,23 +77,18 @@ def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     return {
         "model": model,
         "architecture": spec.architecture,
-        "size": _size_to_json(size),
+        "size": size_to_json(size),
         "maps": sum(layer.maps for layer in layers),
         "parameters": cost.parameters(spec),
         "gflop": sum(layer.flops for layer in layers) / 1e9,
         "formula": "H*W*Cout*(2*Cin*K^2+1), the +1 also where a convolution has no bias",
         "layers": [
             {"name": a.name, "maps_in": a.maps_in, "maps": a.maps, "kernel": a.kernel}
-            | {"size": _size_to_json((a.height, a.width)), "parameters": a.parameters, "gflop": a.flops / 1e9}
+            | {"size": size_to_json((a.height, a.width)), "parameters": a.parameters, "gflop": a.flops / 1e9}
             for a in layers
         ],
         "record": record,
     }
-
-
-def _size_to_json(size: tuple[int, int]) -> dict[str, int]:
-    height, width = size
-    return {"width": width, "height": height}
 
 
 def _read_checkpoint(path: str) -> tuple[Any, dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, Limits, bad_option, shown
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.pictures import Size
+from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
 
 GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "heat", "ratio", "n")
