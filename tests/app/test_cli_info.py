@@ -39,7 +39,7 @@ def test_info_of_a_checkpoint_and_of_an_exported_model(tmp_path: Path, bright_fi
 
 def test_without_json_it_is_a_table() -> None:
     result = CliRunner().invoke(app, ["info", "fastgaze"])
-    assert "2803 maps" in result.stdout
+    assert "2803 feature maps" in result.stdout
     assert "conv5_2" in result.stdout
 
 

@@ -50,7 +50,7 @@ def test_what_cannot_be_exported_is_refused(
     for arguments in (
         [tmp_path / "lenet.safetensors"],
         [tmp_path / "absent.safetensors"],
-        [checkpoint, "--to", "tflite"],
+        [checkpoint, "--out", "-"],
         [checkpoint, "--int8"],
         [checkpoint, "--int8", "--calibrate", tmp_path / "absent"],
     ):
@@ -71,7 +71,7 @@ def test_bench_reports_what_was_promised(bright_file: Path, capsys: pytest.Captu
     assert 0.2 < result["against"]["ratio"] < 5
     assert run(*arguments) == 0
     assert "times this model's time" in capsys.readouterr().out.replace("\n", " ")
-    assert run("bench", bright_file, "--size", "50x60") == 2
+    assert run("bench", bright_file, "--size", "60x50") == 2
 
 
 @pytest.mark.slow

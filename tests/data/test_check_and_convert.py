@@ -145,10 +145,10 @@ def test_the_command_prints_json_and_says_by_its_exit_code_whether_there_are_def
 
 def test_the_command_converts(tmp_path, data):
     convert(data, "npz", tmp_path / "set")
-    result = run("data", "convert", "auto", tmp_path / "set", "--to", "folder", "--out", tmp_path / "plain")
+    result = run("data", "convert", "auto", tmp_path / "set", "--format", "folder", "--out", tmp_path / "plain")
     assert result.exit_code == 0
     assert len(load("folder", tmp_path / "plain").x) == 30
-    assert "salicon" in run("data", "formats").stdout
+    assert "salicon" in run("data", "layouts").stdout
 
 
 def test_a_users_error_is_one_line_and_exit_code_two(tmp_path, capsys):
