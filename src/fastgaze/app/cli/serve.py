@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fastgaze.app.cli import common
 from fastgaze.app.cli.common import limit_blas
 from fastgaze.core.errors import ArgumentError, require
 
@@ -19,33 +20,61 @@ if TYPE_CHECKING:
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A bundled name or an .onnx file; repeat it for several. Default: all."),
+        typer.Option(
+            "--model",
+            "-m",
+            help=f"{common.MODEL_HELP} Repeat it for several. By default all bundled models.",
+            autocompletion=common.complete_models,
+            show_default=False,
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
-    workers: Annotated[int | None, typer.Option(help="Pictures predicted at once. Default: one per core.")] = None,
-    threads: Annotated[int, typer.Option(help="Threads of one prediction.", min=1)] = 1,
-    engine: Annotated[str, typer.Option(help="onnxruntime, openvino or openvino-bf16.")] = "onnxruntime",
-    max_megabytes: Annotated[float, typer.Option(help="Largest picture, in MB as sent.")] = 32,
-    max_megapixels: Annotated[float, typer.Option(help="Largest picture, in megapixels.")] = 50,
-    timeout: Annotated[float, typer.Option(help="Seconds for one picture.")] = 10,
-    max_in_flight: Annotated[int, typer.Option(help="Requests at once, waiting ones included.")] = 128,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Pictures worked on at once. By default as many as there are cores.", show_default=False),
+    ] = None,
+    threads: common.Threads = 1,
+    engine: common.Engine = "onnxruntime",
+    max_megabytes: Annotated[float, typer.Option(help="Largest picture that is accepted, in MB as it is sent.")] = 32,
+    max_megapixels: Annotated[float, typer.Option(help="Largest picture that is accepted, in megapixels.")] = 50,
+    timeout: Annotated[float, typer.Option(help="Seconds that one picture may take.")] = 10,
+    max_in_flight: Annotated[
+        int, typer.Option(help="Requests that are accepted at once, including those that wait.")
+    ] = 128,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="A name that clients may use for this server, beside numbers and localhost; * is any."),
+        typer.Option(
+            help="A name by which clients may call this server, besides numbers and localhost; * allows all names. "
+            "Repeat it for several.",
+            show_default=False,
+        ),
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(help="An origin whose pages may use the API, such as https://example.org.")
+        list[str] | None,
+        typer.Option(
+            help="An origin whose pages may use the API, such as https://example.org. Repeat it for several.",
+            show_default=False,
+        ),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with a secret: requests need it as a token, or as a signed address.")
+        Path | None,
+        typer.Option(
+            help="File with a secret. Every request must then carry it as a token or be signed with it.",
+            show_default=False,
+        ),
     ] = None,
-    rate: Annotated[float, typer.Option(help="Requests per second of one client; 0 is no limit.")] = 0,
-    drain: Annotated[float, typer.Option(help="Seconds that requests in flight have after SIGTERM.")] = 10,
-    examples: Annotated[Path | None, typer.Option(help="Folder of pictures that the page offers.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log no requests.")] = False,
+    rate: Annotated[float, typer.Option(help="Requests per second that one client may send; 0 is no limit.")] = 0,
+    drain: Annotated[float, typer.Option(help="Seconds that requests in flight still have after SIGTERM.")] = 10,
+    examples: Annotated[
+        Path | None,
+        typer.Option(help="Folder of pictures that the page offers instead of its own.", show_default=False),
+    ] = None,
 ) -> None:
-    """Serve a web page and an HTTP API that tell where people look."""
+    """Serve a web page and an HTTP API that show where people look.
+
+    With --quiet, requests are not logged.
+    """
     limit_blas(threads)
     require("starlette", "serve")
     require("uvicorn", "serve")
@@ -72,11 +101,11 @@ def serve(
     access = _access(allow_host or [], cors or [], token_file, rate, run.is_local(listening))
     settings = api.Settings(names, engine, threads, workers, _examples(examples), access)
     app = api.create_app(settings, limits)
-    run.log_to(sys.stderr, logging.WARNING if quiet else logging.INFO)
-    typer.echo(f"fastgaze serves {', '.join(app.names)} at {run.address(listening)} (Ctrl+C stops)", err=True)
+    run.log_to(sys.stderr, logging.WARNING if common.is_quiet() else logging.INFO)
+    typer.echo(f"fastgaze serves {', '.join(app.names)} at {run.address(listening)} (Ctrl+C stops it)", err=True)
     if not run.is_local(listening):
-        safety = "no encryption" if access.secret else "no password and no encryption"
-        typer.echo(f"warning: {host} can be reached from other machines; there is {safety} here", err=True)
+        safety = "does not encrypt" if access.secret else "asks for no password and does not encrypt"
+        typer.echo(f"warning: other machines can reach {host}, and the server {safety}", err=True)
     run.make_server(app, limits).run(sockets=[listening])
 
 
@@ -104,10 +133,12 @@ def _access(hosts: list[str], origins: list[str], token_file: Path | None, rate:
     return Access(tuple(hosts or ([] if local else ["*"])), tuple(origins), secret, rate)
 
 
-def _examples(folder: Path | None) -> Path | None:
-    """The folder given, or that of the checkout when fastgaze runs from one."""
+def _examples(folder: Path | None) -> Path:
+    """The folder that was given, or the package's own."""
     if folder is None:
-        return Path(__file__).parents[1] / "server" / "examples"
+        from fastgaze.app.demo import EXAMPLES
+
+        return EXAMPLES
     if not folder.is_dir():
         raise ArgumentError(f"--examples {folder} is not a folder")
     return folder
