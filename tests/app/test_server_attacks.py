@@ -235,7 +235,7 @@ def test_pictures_that_take_more_memory_than_there_is_are_refused(url: str) -> N
 def test_a_picture_for_the_heavy_workers_is_answered_by_one(served: tuple[str, Outermost]) -> None:
     url, app = served
     before = app.pool.heavy.tasks
-    answer = httpx.post(f"{url}/v1/gaze", content=encoded(Image.new("RGB", (3000, 2200))), timeout=30)
+    answer = httpx.post(f"{url}/v1/gaze", content=encoded(Image.new("RGB", (4000, 3000))), timeout=30)
     assert answer.status_code == 200, answer.text
     assert app.pool.heavy.tasks == before + 1
 

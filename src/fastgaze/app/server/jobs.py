@@ -32,15 +32,15 @@ from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 
 # What a task may cost in a light worker, and in memory in any.
-_LIGHT_SECONDS = 0.15
-_LIGHT_BYTES = 48 << 20
+_LIGHT_SECONDS = 0.3
+_LIGHT_BYTES = 64 << 20
 _MOST_BYTES = 300 << 20
 # Seconds and bytes of memory per pixel of a map that is sent back, and bytes of the answer at most.
 _FORMAT_COSTS = {
-    "npy": (1.5e-8, 12, 4.0),
-    "png": (6e-8, 16, 1.05),
-    "overlay": (1.6e-7, 24, 3.1),
-    "heat": (6e-8, 16, 1.4),
+    "npy": (1.5e-8, 11, 4.0),
+    "png": (1.2e-8, 4, 1.05),
+    "overlay": (1.3e-7, 17, 3.1),
+    "heat": (1.2e-8, 4, 1.4),
 }
 _FACTS_BYTES = 32 << 10
 _MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/octet-stream"}
