@@ -21,6 +21,12 @@ def replacing(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` by way of a file beside it; on a full disk OSError, and what was there stays."""
+    with replacing(path) as part:
+        part.write_bytes(content)
+
+
 def locked(path: Path) -> IO[str]:
     """The file at ``path``, made if need be and locked until it is closed; BlockingIOError when another has it locked.
 

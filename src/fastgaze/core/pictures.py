@@ -379,6 +379,16 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def encode(image: Image.Image, suffix: str, quality: int = 90) -> bytes:
+    """An 8-bit image as a file of the kind that ``suffix`` names. In memory: Pillow does not notice a full disk."""
+    if suffix.lower() == ".png":
+        return encode_png(image)
+    buffer = io.BytesIO()
+    Image.init()
+    image.save(buffer, Image.EXTENSION[suffix.lower()], quality=quality)
+    return buffer.getvalue()
+
+
 def encode_png(image: Image.Image) -> bytes:
     """An 8-bit image as a PNG file, for speed rather than for size."""
     buffer = io.BytesIO()

@@ -116,7 +116,10 @@ def _silence() -> None:
 def _live(connection: socket.socket, kind: bytes, settings: Settings, predictors: dict[str, Predictor]) -> None:
     """A worker's whole life."""
     try:
-        if not settings.forks_loaded:
+        if settings.forks_loaded:
+            for predictor in predictors.values():
+                predictor.inherit()
+        else:
             predictors = settings.load()
         allowance = ALLOWANCES[kind]
         os.nice(allowance.niceness)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgaze.core.errors import DataError, require
+from fastgaze.core.files import replacing
 from fastgaze.core.pictures import read_size
 from fastgaze.core.sizes import Size
 from fastgaze.data.fixations import FixationSet, from_lists
@@ -81,12 +82,12 @@ def write(folder: Path, fixations: FixationSet) -> None:
     h5py = require("h5py", "data")
     folder.mkdir(parents=True, exist_ok=True)
     sizes = [read_size(path) for path in fixations.paths]
-    with h5py.File(folder / "stimuli.hdf5", "w") as file:
+    with replacing(folder / "stimuli.hdf5") as part, h5py.File(part, "w") as file:
         _write_stimuli(h5py, file, [os.path.relpath(path, folder) for path in fixations.paths], sizes)
     points = [fixations.fixations(i, size) for i, size in enumerate(sizes)]
     observers = [fixations.observers(i) for i in range(len(fixations))]
     xy = np.concatenate([*points, np.empty((0, 2), np.float32)]).astype(np.float64)
-    with h5py.File(folder / "fixations.hdf5", "w") as file:
+    with replacing(folder / "fixations.hdf5") as part, h5py.File(part, "w") as file:
         _attributes(file, "Fixations", "1.0", ["subjects"])
         nothing = np.full((len(xy), 1), np.nan)
         columns = {"x": xy[:, 0], "y": xy[:, 1], "t": np.zeros(len(xy))}

@@ -4,6 +4,7 @@ Arrays of the file: ``name`` (n,), ``width`` and ``height`` (n,) of the original
 ``x``, ``y`` and ``observer`` (m,). It is the fastest form to read and the one that training uses.
 """
 
+import io
 import zipfile
 import zlib
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fastgaze.core.errors import DataError
+from fastgaze.core.files import write_whole
 from fastgaze.core.pictures import image_files
 from fastgaze.data.fixations import FixationSet
 from fastgaze.data.formats.problems import Problems
@@ -51,8 +53,9 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
 
 def write_arrays(file: Path, fixations: FixationSet, names: list[str]) -> None:
     """Write the fixations of a set under other ``names`` (those of the image files beside it)."""
+    buffer = io.BytesIO()
     np.savez_compressed(
-        file,
+        buffer,
         name=np.array(names, dtype=np.str_),
         width=fixations.sizes[:, 1],
         height=fixations.sizes[:, 0],
@@ -61,3 +64,4 @@ def write_arrays(file: Path, fixations: FixationSet, names: list[str]) -> None:
         y=fixations.y,
         observer=fixations.observer,
     )
+    write_whole(file, buffer.getvalue())
