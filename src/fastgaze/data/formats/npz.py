@@ -5,8 +5,6 @@ Arrays of the file: ``name`` (n,), ``width`` and ``height`` (n,) of the original
 """
 
 import io
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +26,19 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
     if not file.is_file():
         raise DataError(f"no {FILE} in {folder}; the npz form is a folder with {FILE} and images/")
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            if missing := [name for name in _ARRAYS if name not in archive]:
-                raise DataError(f"{file} lacks {', '.join(missing)}; it must hold {', '.join(_ARRAYS)}")
-            array = {name: archive[name] for name in _ARRAYS}
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"cannot read {file}: {error}; write it with numpy.savez_compressed") from error
+        return _build(folder, file)
+    except DataError:
+        raise
+    except Exception as error:  # numpy, zipfile and zlib raise all kinds over damaged files
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"cannot read {file}: {reason}; write it with numpy.savez_compressed") from error
+
+
+def _build(folder: Path, file: Path) -> FixationSet:
+    with np.load(file, allow_pickle=False) as archive:
+        if missing := [name for name in _ARRAYS if name not in archive]:
+            raise DataError(f"{file} lacks {', '.join(missing)}; it must hold {', '.join(_ARRAYS)}")
+        array = {name: archive[name] for name in _ARRAYS}
     lengths = {name: array[name].shape for name in ("name", "width", "height")}
     if len(set(lengths.values())) != 1:
         raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write it anew")
