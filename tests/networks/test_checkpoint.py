@@ -1,6 +1,6 @@
 """Checkpoints: bit for bit, and refused in one line when something is wrong."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fastgaze.core.errors import ModelError
-from fastgaze.core.spec import LeNetSpec
+from fastgaze.core.spec import spec_to_json
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
-from tests.models.test_gaze import SMALL
+from tests.networks.test_gaze import SMALL
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -38,7 +38,7 @@ def _refused(path: Path) -> str:
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     good = tmp_path / "good.safetensors"
-    save_checkpoint(create_model("lenet5", LeNetSpec("lenet5", (2, 3, 4, 10))), good)
+    save_checkpoint(create_model("fastgaze", SMALL["fastgaze"]), good)
     content = good.read_bytes()
     for cut in (0, 7, 100, len(content) - 1):
         damaged = tmp_path / "damaged.safetensors"
@@ -54,7 +54,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
 
 def test_spec_and_tensors_that_disagree_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
-    save_checkpoint(create_model("lenet5", LeNetSpec("lenet5", (2, 3, 4, 10))), path)
-    spec = json.dumps({"architecture": "lenet5", "maps": [2, 3, 5, 10]})
+    save_checkpoint(create_model("fastgaze", SMALL["fastgaze"]), path)
+    spec = spec_to_json(replace(SMALL["fastgaze"], readout=(6, 4, 1)))
     save_file(load_file(path), path, {"format": "fastgaze-checkpoint-1", "spec": spec, "record": "{}"})
-    assert "fc1.bias: the spec says [5], the file has [4]" in _refused(path)
+    assert "network.readout.act2.weight: the spec says [4], the file has [3]" in _refused(path)

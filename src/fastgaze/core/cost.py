@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from fastgaze.core.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, LeNetSpec, Spec, VGGSpec
+from fastgaze.core.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, Spec, Trunk, VGGSpec
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution, or a linear layer as a convolution over one position.
+    """One convolution.
 
     height, width: of its output. parameters: its own and those of the normalisation and activation that
     belong to it.
@@ -30,8 +30,6 @@ class Layer:
 
 def layers(spec: Spec, size: tuple[int, int]) -> list[Layer]:
     """Every convolution of a network for an input of ``size`` (height, width), in order."""
-    if isinstance(spec, LeNetSpec):
-        return list(_lenet(spec, size))
     if isinstance(spec, EnsembleSpec):
         return list(_ensemble(spec, size))
     return [*_trunk(spec.trunk, size), *_readout(spec, size)]
@@ -43,18 +41,17 @@ def flops(spec: Spec, size: tuple[int, int]) -> int:
 
 
 def parameters(spec: Spec) -> int:
-    """Trained numbers, the blur width among them."""
-    return sum(layer.parameters for layer in layers(spec, _any_size(spec))) + _blur_widths(spec)
+    """Trained numbers, the blur width of every readout among them."""
+    blur_widths = spec.members if isinstance(spec, EnsembleSpec) else 1
+    return sum(layer.parameters for layer in layers(spec, _ANY_SIZE)) + blur_widths
 
 
 def prunable_maps(spec: Spec) -> int:
     """Outputs of all convolutions, as the paper counts them: the one output map, which must stay, is among them."""
-    return sum(layer.maps for layer in layers(spec, _any_size(spec)))
+    return sum(layer.maps for layer in layers(spec, _ANY_SIZE))
 
 
-def _any_size(spec: Spec) -> tuple[int, int]:
-    """An input size that the network takes, where only its widths matter."""
-    return (28, 28) if isinstance(spec, LeNetSpec) else (32, 32)
+_ANY_SIZE = (32, 32)  # where only widths matter
 
 
 def _conv(name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int) -> Layer:
@@ -65,23 +62,22 @@ def _halve(size: tuple[int, int]) -> tuple[int, int]:
     return (size[0] + 1) // 2, (size[1] + 1) // 2
 
 
-def _blur_widths(spec: Spec) -> int:
-    """One learned blur width a readout."""
-    return 0 if isinstance(spec, LeNetSpec) else spec.members if isinstance(spec, EnsembleSpec) else 1
-
-
 def _ensemble(spec: EnsembleSpec, size: tuple[int, int]) -> Iterator[Layer]:
     yield from _trunk(spec.member.trunk, size)
     for i in range(1, spec.members + 1):
         yield from (replace(layer, name=f"member{i}.{layer.name}") for layer in _readout(spec.member, size))
 
 
-def _trunk(trunk: VGGSpec | DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
-    return _vgg(trunk, size) if isinstance(trunk, VGGSpec) else _densenet(trunk, size)
+def _trunk(trunk: Trunk, size: tuple[int, int]) -> Iterator[Layer]:
+    match trunk:
+        case VGGSpec():
+            return _vgg(trunk, size)
+        case DenseNetSpec():
+            return _densenet(trunk, size)
 
 
 def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[Layer]:
-    maps_in = trunk_outputs(spec.trunk)
+    maps_in = spec.trunk.outputs
     size = (-(-size[0] // STRIDE), -(-size[1] // STRIDE))
     for i, maps in enumerate(spec.readout, 1):
         slopes = maps if spec.activation == "prelu" and i < len(spec.readout) else 0
@@ -96,14 +92,6 @@ def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[Layer]:
             yield _conv(f"conv{b}_{c}", maps_in, maps, 3, size, extra=maps)
             maps_in = maps
         size = _halve(size)
-
-
-def trunk_outputs(trunk: VGGSpec | DenseNetSpec) -> int:
-    """Maps that a trunk gives to the readout."""
-    if isinstance(trunk, VGGSpec):
-        return sum(trunk.width(tap) for tap in trunk.taps)
-    entry = (trunk.stem, *trunk.transitions)[-1]
-    return entry + sum(growth for _, growth in trunk.blocks[-1])
 
 
 def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
@@ -121,14 +109,3 @@ def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
             maps = trunk.transitions[b - 1]
             yield _conv(f"transition{b}.conv", maps_in, maps, 1, size, extra=2 * maps_in)
             maps_in, size = maps, _halve(size)
-
-
-def _lenet(spec: LeNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
-    conv1, conv2, fc1, classes = spec.maps
-    size = (size[0] - 4, size[1] - 4)
-    yield _conv("conv1", 1, conv1, 5, size, extra=conv1)
-    size = (size[0] // 2 - 4, size[1] // 2 - 4)
-    yield _conv("conv2", conv1, conv2, 5, size, extra=conv2)
-    inputs = conv2 * (size[0] // 2) * (size[1] // 2)
-    yield _conv("fc1", inputs, fc1, 1, (1, 1), extra=fc1)
-    yield _conv("fc2", fc1, classes, 1, (1, 1), extra=classes)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fastgaze.core.cost import trunk_outputs
 from fastgaze.core.spec import EnsembleSpec, GazeSpec
 from fastgaze.networks.gaze import GazeModel, Readout, Tail, make_trunk, pad_to_stride
 
@@ -34,7 +33,7 @@ class GazeEnsemble(nn.Module):
         member = spec.member
         self.member_architecture, self.activation = member.architecture, member.activation
         self.trunk = make_trunk(member.trunk)
-        maps = trunk_outputs(member.trunk)
+        maps = member.trunk.outputs
         self.heads = nn.ModuleList(
             Head(Readout(maps, member.readout, member.activation), Tail()) for _ in range(spec.members)
         )

@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from fastgaze.core import operators
 from fastgaze.core.center_bias import GRID
-from fastgaze.core.cost import trunk_outputs
-from fastgaze.core.spec import STRIDE, DenseNetSpec, GazeSpec, VGGSpec
+from fastgaze.core.spec import STRIDE, DenseNetSpec, GazeSpec, Trunk, VGGSpec
 from fastgaze.networks.densenet import DenseNet
 from fastgaze.networks.vgg import VGG
 
@@ -22,14 +21,14 @@ INITIAL_SIGMA = 8.0  # pixels: half a cell of the saliency map
 
 
 def gaussian_matrix(n: int, sigma: Tensor) -> Tensor:
-    """``data.operators.gaussian_matrix`` with a gradient for sigma: (n, n), rows sum to 1."""
+    """``core.operators.gaussian_matrix`` with a gradient for sigma: (n, n), rows sum to 1."""
     position = torch.arange(n, dtype=sigma.dtype, device=sigma.device)
     offset = position[:, None] - position[None, :]
     return torch.softmax(-0.5 * (offset / sigma) ** 2, dim=1)
 
 
 def bilinear_matrix(n_in: int, n_out: int, like: Tensor) -> Tensor:
-    """``data.operators.bilinear_matrix`` (n_out, n_in) on the device and in the type of ``like``."""
+    """``core.operators.bilinear_matrix`` (n_out, n_in) on the device and in the type of ``like``."""
     return torch.from_numpy(operators.bilinear_matrix(n_in, n_out)).to(like)
 
 
@@ -107,7 +106,7 @@ class GazeModel(nn.Module):
         self.architecture = spec.architecture
         self.activation = spec.activation
         trunk = make_trunk(spec.trunk)
-        readout = Readout(trunk_outputs(spec.trunk), spec.readout, spec.activation)
+        readout = Readout(spec.trunk.outputs, spec.readout, spec.activation)
         self.network = nn.Sequential(OrderedDict(trunk=trunk, readout=readout))
         self.tail = Tail()
 
@@ -142,9 +141,13 @@ class GazeModel(nn.Module):
         return log_density
 
 
-def make_trunk(spec: VGGSpec | DenseNetSpec) -> VGG | DenseNet:
+def make_trunk(spec: Trunk) -> VGG | DenseNet:
     """F of equation 1, with fresh weights."""
-    return VGG(spec) if isinstance(spec, VGGSpec) else DenseNet(spec)
+    match spec:
+        case VGGSpec():
+            return VGG(spec)
+        case DenseNetSpec():
+            return DenseNet(spec)
 
 
 def pad_to_stride(image: Tensor) -> Tensor:

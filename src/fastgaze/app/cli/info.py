@@ -24,7 +24,7 @@ def info(
 def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     """Facts of a model for an input of ``size`` (height, width), ready for JSON."""
     from fastgaze.core import cost
-    from fastgaze.core.spec import LeNetSpec, architectures, spec_for, spec_from_json
+    from fastgaze.core.spec import architectures, spec_for, spec_from_json
     from fastgaze.runtime import zoo
 
     record: dict[str, Any] = {}
@@ -35,7 +35,6 @@ def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     else:
         metadata = zoo.describe(model)
         spec, record = spec_from_json(metadata["spec"]), metadata
-    size = (28, 28) if isinstance(spec, LeNetSpec) else size
     layers = cost.layers(spec, size)
     return {
         "model": model,
