@@ -126,6 +126,17 @@ _SPECS: dict[str, Spec] = {
 }
 
 
+def scaled_size(size: tuple[int, int], scale: float, stride: int = STRIDE) -> tuple[int, int]:
+    """(height, width) of images whose sides are multiplied by ``scale``: the nearest multiples of ``stride``.
+
+    At scale 1 the size stays as it is.
+    """
+    if scale == 1:
+        return size
+    height, width = (max(round(side * scale / stride), 1) * stride for side in size)
+    return height, width
+
+
 def architectures() -> list[str]:
     """Names that ``spec_for`` and ``create_model`` know."""
     return sorted(_SPECS)

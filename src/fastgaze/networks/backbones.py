@@ -10,7 +10,7 @@ import os
 import re
 import urllib.error
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import BackboneError
 from fastgaze.core.spec import VGG_BLOCKS
+from fastgaze.networks.checkpoint import BackboneRecord
 from fastgaze.networks.densenet import DenseNet
 from fastgaze.networks.vgg import VGG
 
@@ -46,31 +47,25 @@ def cache_dir() -> Path:
     return Path(os.environ.get("FASTGAZE_CACHE") or Path.home() / ".cache" / "fastgaze")
 
 
-def load_backbone(trunk: VGG | DenseNet, source: str | Path, sample: Tensor | None = None) -> dict[str, Any]:
+def load_backbone(trunk: VGG | DenseNet, source: str | Path, sample: Tensor | None = None) -> BackboneRecord:
     """Fill a trunk with pretrained weights; returns what was done, for the training record.
 
     source: a file, or one of the names vgg11, vgg13, vgg16, vgg19, densenet121.
     sample: a few normalised images (N, 3, H, W), on which each layer of a VGG trunk is rescaled to unit spread.
-        ReLU and max-pooling pass a positive factor on, so the network stays the same up to one factor a layer;
+        ReLU and max-pooling pass a positive factor on, so the network stays the same up to one factor per layer;
         a readout of several layers needs it, since their spreads differ by a factor of 50. When a trunk takes
         only the matching layers of another VGG, the dropped layers have broken the scale, and it is required.
     """
     path = find_backbone(source)
     state = read_backbone(path)
-    record = {"backbone": path.name, "sha256": _sha256(path)}
-    if isinstance(trunk, DenseNet):
-        _load_densenet(trunk, state, path)
-        return record | {"layers": "all"}
-    donor, kernels = _vgg_layers(state, path)
-    layers = "all" if donor == trunk.depths else "matching"
-    if sample is None and layers == "matching":
-        raise BackboneError(
-            f"{path.name} has blocks of {donor} convolutions, the trunk {trunk.depths}: "
-            "give sample images to take the matching layers and rescale them"
-        )
-    spreads = _copy_vgg(trunk, kernels, path, sample)
-    divided = {"divided_by_spread_on_sample_images": spreads} if spreads else {}
-    return record | {"layers": layers} | divided
+    digest = _sha256(path)
+    match trunk:
+        case DenseNet():
+            _load_densenet(trunk, state, path)
+            return BackboneRecord(path.name, digest, "all")
+        case VGG():
+            layers, spreads = _load_vgg(trunk, state, path, sample)
+            return BackboneRecord(path.name, digest, layers, spreads)
 
 
 def find_backbone(source: str | Path) -> Path:
@@ -137,6 +132,21 @@ def _vgg_layers(state: State, path: Path) -> tuple[tuple[int, ...], dict[str, tu
     names = [f"conv{b}_{c}" for b, depth in enumerate(depths, 1) for c in range(1, depth + 1)]
     pairs = ((state[f"features.{i}.weight"], state[f"features.{i}.bias"]) for i in indices)
     return depths, dict(zip(names, pairs, strict=True))
+
+
+def _load_vgg(
+    trunk: VGG, state: State, path: Path, sample: Tensor | None
+) -> tuple[Literal["all", "matching"], dict[str, float]]:
+    """Which layers were taken, and what each was divided by."""
+    donor, kernels = _vgg_layers(state, path)
+    if donor == trunk.depths:
+        return "all", _copy_vgg(trunk, kernels, path, sample)
+    if sample is None:
+        raise BackboneError(
+            f"{path.name} has blocks of {donor} convolutions, the trunk {trunk.depths}: "
+            "give sample images to take the matching layers and rescale them"
+        )
+    return "matching", _copy_vgg(trunk, kernels, path, sample)
 
 
 @torch.no_grad()

@@ -51,6 +51,11 @@ class GazeEnsemble(nn.Module):
         return ensemble.eval()
 
     @property
+    def stride(self) -> int:
+        """As ``GazeModel.stride``."""
+        return self.trunk.spec.stride
+
+    @property
     def spec(self) -> EnsembleSpec:
         """The widths that the layers have now."""
         head = self.heads[0]
@@ -61,7 +66,8 @@ class GazeEnsemble(nn.Module):
     def forward(self, image: Tensor, size: tuple[int, int] | None = None, center_bias: Tensor | None = None) -> Tensor:
         """As ``GazeModel.forward``."""
         image_size = (image.shape[-2], image.shape[-1])
-        return self.from_features(self.trunk(pad_to_stride(image)), image_size, size or image_size, center_bias)
+        features = self.trunk(pad_to_stride(image, self.stride))
+        return self.from_features(features, image_size, size or image_size, center_bias)
 
     def from_features(
         self, features: Tensor, image_size: tuple[int, int], size: tuple[int, int], center_bias: Tensor | None = None

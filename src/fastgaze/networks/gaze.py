@@ -125,6 +125,11 @@ class GazeModel(nn.Module):
         return readout
 
     @property
+    def stride(self) -> int:
+        """What both sides of an input must be multiples of; others are padded."""
+        return self.trunk.spec.stride
+
+    @property
     def spec(self) -> GazeSpec:
         """The widths that the layers have now, after any pruning."""
         return GazeSpec(self.architecture, self.trunk.spec, self.readout.maps, self.activation)
@@ -136,7 +141,7 @@ class GazeModel(nn.Module):
         center_bias: log density (h, w) or (N, h, w) on any grid, in place of the model's own; zeros leave it out.
         """
         image_size = (image.shape[-2], image.shape[-1])
-        saliency = self.network(pad_to_stride(image))  # (N, 1, ceil(H / 16), ceil(W / 16))
+        saliency = self.network(pad_to_stride(image, self.stride))  # (N, 1, ceil(H / 16), ceil(W / 16))
         log_density: Tensor = self.tail(saliency, image_size, size or image_size, center_bias)
         return log_density
 
@@ -150,7 +155,7 @@ def make_trunk(spec: Trunk) -> VGG | DenseNet:
             return DenseNet(spec)
 
 
-def pad_to_stride(image: Tensor) -> Tensor:
-    """Repeat the last row and column until both sides are multiples of the stride."""
-    down, right = -image.shape[-2] % STRIDE, -image.shape[-1] % STRIDE
+def pad_to_stride(image: Tensor, stride: int = STRIDE) -> Tensor:
+    """Repeat the last row and column until both sides are multiples of ``stride``."""
+    down, right = -image.shape[-2] % stride, -image.shape[-1] % stride
     return F.pad(image, (0, right, 0, down), mode="replicate") if down or right else image

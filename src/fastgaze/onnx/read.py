@@ -6,22 +6,23 @@ convolutions at the export, so such a network needs its checkpoint.
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fastgaze.core.errors import ModelError, require
 from fastgaze.core.spec import spec_from_json
+from fastgaze.networks.checkpoint import Json, TrainingRecord
 from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.runtime import zoo
 from fastgaze.runtime.card import ModelCard
 
 
-def reopen(source: str | Path) -> tuple[GazeModel, dict[str, Any]]:
-    """The network of a bundled name or an exported .onnx file, in evaluation mode, and a record of where it is from."""
+def reopen(source: str | Path) -> tuple[GazeModel, TrainingRecord]:
+    """The network of a bundled name or an .onnx file, in evaluation mode, and its record as its card knows it."""
     path, content, card = zoo.read_model(Path(source))
     spec = spec_from_json(json.dumps(card.spec))
     model = create_model(spec.architecture, spec)
@@ -32,7 +33,9 @@ def reopen(source: str | Path) -> tuple[GazeModel, dict[str, Any]]:
         )
     _fill(model, content, path)
     _restore_tail(model, card)
-    return model.eval(), {"model": card.name, "data": card.data, "scores": dict(card.scores)}
+    data = (card.data,) if card.data else ()
+    details: dict[str, Json] = {"model": card.name, "scores": dict(card.scores)}
+    return model.eval(), TrainingRecord("exported", spec.architecture, card.working_size.pixels, data, details=details)
 
 
 def _fill(model: GazeModel, content: bytes, path: Path) -> None:
@@ -53,7 +56,7 @@ def _fill(model: GazeModel, content: bytes, path: Path) -> None:
 
 
 @torch.no_grad()
-def _copy(parameter: Tensor, values: Any, path: Path) -> None:
+def _copy(parameter: Tensor, values: NDArray[np.generic], path: Path) -> None:
     if parameter.numel() != values.size:
         raise ModelError(f"{path.name}: {list(values.shape)} weights for a layer of {list(parameter.shape)}")
     parameter.copy_(torch.from_numpy(np.array(values, np.float32)).reshape(parameter.shape))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,14 @@ from fastgaze.core.cost import flops, parameters, prunable_maps
 from fastgaze.core.errors import ExportError, require
 from fastgaze.core.files import replacing
 from fastgaze.core.spec import spec_to_json
-from fastgaze.networks import GazeModel
+from fastgaze.networks import GazeModel, TrainingRecord
+from fastgaze.onnx.layers import graph_layers
 from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 Array = npt.NDArray[np.float32]
 
@@ -36,6 +40,7 @@ INT8_DIVERGENCE = 0.05
 """Largest mean Kullback-Leibler divergence of the int8 file from the network, in nats, over the calibration images."""
 _OPSET = 17
 _IR_VERSION = 9
+_COUNTED = (480, 640)  # (height, width) for which costs are given
 # Upright, flat, square and both extreme strips: every kind of border a picture can have.
 _RATIOS = (3 / 4, 4 / 3, 1.0, 8.0, 1 / 8)
 
@@ -50,6 +55,12 @@ class Facts:
     licence: str = "Apache-2.0"
     working_size: WorkingSize = field(default_factory=WorkingSize)
 
+    @classmethod
+    def of(cls, name: str, record: TrainingRecord, pixels: int | None = None) -> "Facts":
+        """What a network's record says; ``pixels`` in place of those that it was trained with."""
+        working = pixels or record.working_pixels or WorkingSize.pixels
+        return cls(name, data=", ".join(record.trained_on), working_size=WorkingSize(pixels=working))
+
 
 def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -> ModelCard:
     """Write ``model`` as ONNX (fp32 arithmetic) to ``path`` and check it against torch.
@@ -60,6 +71,7 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
     model.eval()
     card = make_card(model, facts)
     graph = _graph(model)
+    check_cost(model, graph)
     if half:
         _store_half(graph)
     _publish(graph, card, path, lambda predictor: check_parity(model, predictor))
@@ -86,15 +98,22 @@ def make_card(model: GazeModel, facts: Facts) -> ModelCard:
         architecture=spec.architecture,
         parameters=parameters(spec),
         maps=prunable_maps(spec),
-        gflop_640x480=flops(spec, (480, 640)) / 1e9,
+        gflop_640x480=flops(spec, _COUNTED) / 1e9,
         spec=json.loads(spec_to_json(spec)),
         sigma=float(model.tail.sigma.detach()),
         center_bias=model.tail.center_bias.detach().cpu().numpy().astype(np.float32),
-        working_size=facts.working_size,
+        working_size=replace(facts.working_size, stride=model.stride),
         scores=facts.scores,
         data=facts.data,
         licence=facts.licence,
     )
+
+
+def check_cost(model: GazeModel, graph: "ModelProto") -> None:
+    """Refuse a graph whose convolutions cost something else than the network's widths say."""
+    said, found = flops(model.spec, _COUNTED), sum(layer.flops for layer in graph_layers(graph, _COUNTED))
+    if said != found:
+        raise ExportError(f"the exported graph costs {found:,} FLOPs at 640x480, its widths {said:,}; not written")
 
 
 def check_parity(model: GazeModel, predictor: Predictor) -> float:
@@ -190,7 +209,7 @@ def _folded(model: GazeModel) -> GazeModel:
     return model
 
 
-def _graph(model: GazeModel) -> Any:
+def _graph(model: GazeModel) -> "ModelProto":
     """The convolutional part as an ONNX model, every BatchNorm that follows a convolution folded into it."""
     import torch
 
@@ -208,7 +227,7 @@ def _graph(model: GazeModel) -> Any:
             output_names=["saliency"],
             dynamic_axes={"image": {0: "n", 2: "height", 3: "width"}, "saliency": {0: "n", 2: "rows", 3: "columns"}},
         )
-        graph = onnx.load(path)
+        graph: ModelProto = onnx.load(path)
     onnx.checker.check_model(graph)
     return graph
 
@@ -226,7 +245,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _store_half(graph: Any) -> None:
+def _store_half(graph: "ModelProto") -> None:
     """Keep convolution weights as float16 with a Cast each; engines fold the Cast when they load the file."""
     onnx = require("onnx", "train")
     weights = {node.input[1] for node in graph.graph.node if node.op_type == "Conv"}
@@ -242,7 +261,7 @@ def _store_half(graph: Any) -> None:
     graph.graph.node.extend(casts + nodes)
 
 
-def _quantised(graph: Any, samples: Sequence[Array]) -> Any:
+def _quantised(graph: "ModelProto", samples: Sequence[Array]) -> "ModelProto":
     """Static QDQ quantisation, weights by channel; the readout, 0.1% of the arithmetic, stays in fp32."""
     onnx = require("onnx", "train")
     from onnxruntime import quantization
@@ -257,15 +276,17 @@ def _quantised(graph: Any, samples: Sequence[Array]) -> Any:
             _Reader(samples),
             quant_format=quantization.QuantFormat.QDQ,
             per_channel=True,
+            reduce_range=True,  # 7-bit weights: without VNNI instructions sums of 8-bit products overflow 16 bits
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
             nodes_to_exclude=readout,
         )
-        return onnx.load(target)
+        quantised: ModelProto = onnx.load(target)
+        return quantised
 
 
 class _Reader:
-    """Hands the calibration images to onnxruntime, one a call, then None."""
+    """Hands the calibration images to onnxruntime, one per call, then None."""
 
     def __init__(self, samples: Sequence[Array]) -> None:
         self._samples = iter(samples)
@@ -275,7 +296,7 @@ class _Reader:
         return None if sample is None else {"image": sample[None]}
 
 
-def _publish(graph: Any, card: ModelCard, path: Path, check: Callable[[Predictor], float]) -> None:
+def _publish(graph: "ModelProto", card: ModelCard, path: Path, check: Callable[[Predictor], float]) -> None:
     """Write the graph with its card beside ``path``, load it, check it, and only then give it its name."""
     onnx = require("onnx", "train")
     graph.ir_version = _IR_VERSION

@@ -4,17 +4,20 @@ One run gives many points of the front: whenever the cost falls below the next m
 kept, to be fine-tuned by itself.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import GazeSpec, VGGSpec
-from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.networks.checkpoint import Json, PruningRecord, TrainingRecord, load_gaze_model, save_checkpoint
 from fastgaze.networks.gaze import GazeModel
+from fastgaze.onnx.layers import latency_cost
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -30,52 +33,61 @@ from fastgaze.pruning import (
 )
 from fastgaze.pruning import run as run_pruning
 from fastgaze.pruning.objective import GIGA
+from fastgaze.training.config import NO_FROZEN_COST, Config, PruneSettings
 from fastgaze.training.datasets import channels_last
 from fastgaze.training.fit import FitSettings, device, make_optimizer, per_image_loss, train_mode
+from fastgaze.training.runs import weights_digest
+from fastgaze.training.soft_targets import distillation_sources
 from fastgaze.training.stream import Source, Stream
+from fastgaze.training.student import claim_student, next_record
 
 REFERENCE = (480, 640)  # (height, width) for which costs are counted, as the paper reports them
 
 
-@dataclass(frozen=True)
-class PruneSettings:
-    """The paper removes 1 map every 10 steps of 8 images with SGD 0.0025, momentum 0.9.
+def prune_student(config: Config, start: Path, out: Path, progress: Progress = silent) -> list[Path]:
+    """Prune the checkpoint ``start`` while training it in the folder ``out``, by section ``[prune]``.
 
-    share: of the removable maps to remove a round instead of ``maps``; 0 for none.
-    objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
-    cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
-    frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
-    marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
-    remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
+    Returns the snapshots, largest first.
     """
-
-    marks: tuple[float, ...] = ()
-    remove: int = 0
-    steps: int = 10
-    maps: int = 1
-    share: float = 0.0
-    objective: Literal["beta*", "beta", "none"] = "beta*"
-    beta: float = 0.0
-    cost: Literal["flops", "latency"] = "flops"
-    frozen_cost: bool = False
-    optimizer: Literal["adam", "sgd"] = "sgd"
-    learning_rate: float = 0.0025
-    batch: int = 8
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.frozen_cost and self.cost == "latency":
-            raise ArgumentError(_NO_FROZEN_COST)
-
-    def make_objective(self, unit: float = GIGA) -> Objective:
-        """The ranking that the settings ask for; ``unit`` of the marks, in the cost's own."""
-        made: dict[str, Objective] = {"beta*": BetaStar(), "beta": Beta(self.beta, unit), "none": NoCost()}
-        if self.objective not in made:
-            raise ArgumentError(f"objective {self.objective!r} is none of {', '.join(made)}")
-        return made[self.objective]
+    model, earlier = load_gaze_model(start)
+    workshop, mixture = config.workshop, config.student.mixture
+    claim_student(workshop, weights_digest(model), mixture, out, config.prune)
+    cost: Cost | None = None
+    if config.prune.cost == "latency":
+        cost = latency_cost(trace(model), workshop.size, out / "latency.json", progress)
+    record = replace(next_record("prune", workshop, model, earlier), teachers=mixture.teachers)
+    sources = distillation_sources(workshop, mixture)
+    return prune_while_training(model, sources, config.prune, out, record, cost, progress)
 
 
-_NO_FROZEN_COST = "frozen_cost is for cost = 'flops'; a measured latency follows the network: leave one of them out"
+def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: Sequence[int], out: Path) -> GazeSpec:
+    """Bring a FastGaze checkpoint to given widths, trunk and hidden readout layers in order; returns its spec."""
+    model, earlier = load_gaze_model(start)
+    wanted = _with_widths(model.spec, widths, readout)
+    workshop, mixture = config.workshop, config.student.mixture
+    narrow_to(model, wanted, distillation_sources(workshop, mixture))
+    record = next_record("narrow", workshop, model, earlier)
+    details: dict[str, Json] = {"widths": list(widths), "readout": list(readout)}
+    save_checkpoint(model, out, replace(record, teachers=mixture.teachers, details=details))
+    return wanted
+
+
+def _with_widths(spec: GazeSpec, widths: Sequence[int], readout: Sequence[int]) -> GazeSpec:
+    if not isinstance(spec.trunk, VGGSpec):
+        raise ArgumentError(f"the network is a {spec.architecture}; widths layer by layer are for VGG trunks")
+    depths = [len(block) for block in spec.trunk.blocks]
+    if len(widths) != sum(depths) or len(readout) != len(spec.readout) - 1:
+        raise ArgumentError(f"give {sum(depths)} widths and {len(spec.readout) - 1} readout widths for this network")
+    blocks = tuple(tuple(widths[a:b]) for a, b in pairwise(accumulate(depths, initial=0)))
+    return replace(spec, trunk=replace(spec.trunk, blocks=blocks), readout=(*readout, 1))
+
+
+def make_objective(settings: PruneSettings, unit: float = GIGA) -> Objective:
+    """The ranking that the settings ask for; ``unit`` of the marks, in the cost's own."""
+    made: dict[str, Objective] = {"beta*": BetaStar(), "beta": Beta(settings.beta, unit), "none": NoCost()}
+    if settings.objective not in made:
+        raise ArgumentError(f"objective {settings.objective!r} is not one of {', '.join(made)}")
+    return made[settings.objective]
 
 
 def trace(model: GazeModel) -> ChannelGraph:
@@ -89,29 +101,32 @@ def prune_while_training(
     sources: Sequence[Source],
     settings: PruneSettings,
     folder: Path,
-    record: dict[str, Any],
+    record: TrainingRecord,
     cost: Cost | None = None,
-    report: Callable[[Removal], None] | None = None,
+    progress: Progress = silent,
 ) -> list[Path]:
     """Prune ``model`` in place down to the lowest mark; returns the snapshots, largest first.
 
     ``folder/last.safetensors`` is the network at the end. Killed at any point and started again with the same fresh
-    model, the run goes on after its last round.
-    cost: what removing a map saves, and the unit of marks; unless told, FLOPs at 640x480, and marks are GFLOP.
+    model, the run continues after its last round.
+    record: of the network at the start of the run, for this stage.
+    cost: what removing a map saves, and the unit of marks; unless given, FLOPs at 640x480, and marks are GFLOP.
+    progress: counts the removed maps, of an unknown number in all.
     """
     if cost is not None and settings.frozen_cost:
-        raise ArgumentError(_NO_FROZEN_COST)
-    unit = GIGA if cost is None else 1.0
+        raise ArgumentError(NO_FROZEN_COST)
+    snapshots = _Snapshots(model, settings, folder, record, in_milliseconds=cost is not None)
     channels_last(model.to(device()))
     optimizer = make_optimizer(model, FitSettings(optimizer=settings.optimizer, learning_rate=settings.learning_rate))
     pruner = Pruner(
         trace(model),
         signal=Fisher(),
         cost=cost or Flops(REFERENCE, update=not settings.frozen_cost),
-        objective=settings.make_objective(unit),
+        objective=make_objective(settings, snapshots.unit),
         optimizer=optimizer,
     )
     stream = Stream(sources, settings.batch, settings.seed, flips=True)
+    maps = pruner.maps_left
 
     def step(k: int) -> float:
         train_mode(model)
@@ -123,22 +138,13 @@ def prune_while_training(
         return float(loss.detach())
 
     def after_round(removal: Removal) -> None:
-        for path, mark in zip(paths, marks, strict=True):
-            if removal.cost <= mark * unit and not path.exists():
-                facts = {"mark": mark, "cost": removal.cost / unit, "step": removal.step, "settings": asdict(settings)}
-                save_checkpoint(model, path, record | {"prune": facts})
-        if report:
-            report(removal)
+        snapshots.keep(removal)
+        progress(maps - removal.left, None, snapshots.words(removal))
 
-    marks = sorted(settings.marks, reverse=True)
-    paths = [folder / f"{mark:g}.safetensors" for mark in marks]
     history = run_pruning(
         pruner,
         step,
-        Until(
-            cost=marks[-1] * unit if marks else None,
-            maps=pruner.maps_left - settings.remove if settings.remove else None,
-        ),
+        Until(cost=snapshots.lowest, maps=maps - settings.remove if settings.remove else None),
         steps=settings.steps,
         maps=settings.maps,
         share=settings.share or None,
@@ -148,8 +154,50 @@ def prune_while_training(
         on_round=after_round,
     )
     history.save(folder / "history.json")
-    save_checkpoint(model, folder / "last.safetensors", record | {"prune": {"settings": asdict(settings)}})
-    return [path for path in paths if path.exists()]
+    snapshots.save("last", pruner.total_cost, history.removals[-1].step if history.removals else 0)
+    return snapshots.kept
+
+
+class _Snapshots:
+    """The networks that a pruning run keeps on its way down, each with its record."""
+
+    def __init__(
+        self, model: GazeModel, settings: PruneSettings, folder: Path, record: TrainingRecord, in_milliseconds: bool
+    ) -> None:
+        self._model, self._folder, self._objective = model, folder, settings.objective
+        self._record = replace(record, seed=settings.seed, details={"prune": asdict(settings)})
+        self._marks = {f"{mark:g}": mark for mark in sorted(settings.marks, reverse=True)}
+        self._name: Literal["GFLOP", "ms"] = "ms" if in_milliseconds else "GFLOP"
+        self.unit = 1.0 if in_milliseconds else GIGA  # of the marks, in that of the cost
+
+    @property
+    def lowest(self) -> float | None:
+        """The cost at which the run ends."""
+        return min(self._marks.values()) * self.unit if self._marks else None
+
+    @property
+    def kept(self) -> list[Path]:
+        """Files, largest network first."""
+        return [path for name in self._marks if (path := self._path(name)).exists()]
+
+    def keep(self, removal: Removal) -> None:
+        """Save the network for every mark that it has reached by now."""
+        for name, mark in self._marks.items():
+            if removal.cost <= mark * self.unit and not self._path(name).exists():
+                self.save(name, removal.cost, removal.step, mark)
+
+    def save(self, name: str, cost: float, step: int | None, mark: float | None = None) -> None:
+        """Write the network as it is now."""
+        pruning = PruningRecord(self._objective, self._name, cost / self.unit, mark)
+        save_checkpoint(self._model, self._path(name), replace(self._record, pruning=pruning, steps=step or 0))
+
+    def words(self, removal: Removal) -> str:
+        """What is left after a round."""
+        loss = "" if removal.loss is None else f", loss {removal.loss:.4f}"
+        return f"{removal.left} maps left, {removal.cost / self.unit:.2f} {self._name}{loss}"
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.safetensors"
 
 
 def narrow_to(model: GazeModel, spec: GazeSpec, sources: Sequence[Source], steps: int = 32, batch: int = 8) -> None:

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastgaze.core.cost import flops
+from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError, require
-from fastgaze.networks.checkpoint import load_checkpoint
-from fastgaze.networks.gaze import GazeModel
-from fastgaze.training.config import Config, SweepSettings
-from fastgaze.training.prune import REFERENCE, PruneSettings
+from fastgaze.core.progress import Progress, silent
+from fastgaze.networks.checkpoint import load_gaze_model
+from fastgaze.training.config import Config, PruneSettings, SweepSettings
+from fastgaze.training.prune import REFERENCE, prune_student
+from fastgaze.training.student import tune_student
 
 Trial = Callable[[PruneSettings, Path], tuple[float, float]]  # settings, folder -> validation loss, GFLOP
 
@@ -42,7 +43,7 @@ def run_sweep(
     name: str,
     trials: int,
     folder: Path,
-    report: Callable[[Point], None] | None = None,
+    progress: Progress = silent,
 ) -> list[Point]:
     """Work on the study ``name`` at ``url`` until it has ``trials`` finished trials; returns all of them.
 
@@ -58,8 +59,8 @@ def run_sweep(
         out = folder / f"trial{drawn.number}-{chosen.objective}"
         loss, gflop = trial(chosen, out)
         drawn.set_user_attr("checkpoint", str(out))
-        if report:
-            report(Point(drawn.number, chosen.objective, chosen.beta, chosen.remove, loss, gflop, str(out)))
+        figures = f"beta {chosen.beta:.2g}, {gflop:.2f} GFLOP, loss {loss:.4f}"
+        progress(len(points(study)) + 1, trials, f"trial {drawn.number}: {figures}")
         return loss, gflop
 
     enough = optuna.study.MaxTrialsCallback(trials, states=(optuna.trial.TrialState.COMPLETE,))
@@ -133,16 +134,12 @@ def pareto(found: list[Point]) -> list[Point]:
 
 def student_trial(config: Config, start: Path) -> tuple[Trial, int]:
     """The real trial: prune ``start``, tune what is left; and the number of its maps."""
-    from fastgaze.core.cost import prunable_maps
-    from fastgaze.training.stages import prune_student, tune_student
-
-    model, _ = load_checkpoint(start)
+    model, _ = load_gaze_model(start)
 
     def trial(settings: PruneSettings, folder: Path) -> tuple[float, float]:
         prune_student(replace(config, prune=settings), start, folder)
-        result = tune_student(config, folder / "last.safetensors", folder / "tuned", say=lambda _: None)
-        pruned, _ = load_checkpoint(folder / "tuned" / "best.safetensors")
-        assert isinstance(pruned, GazeModel)
+        result = tune_student(config, folder / "last.safetensors", folder / "tuned")
+        pruned, _ = load_gaze_model(folder / "tuned" / "best.safetensors")
         return result.best_loss, flops(pruned.spec, REFERENCE) / 1e9
 
     return trial, prunable_maps(model.spec)

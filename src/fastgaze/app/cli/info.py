@@ -58,7 +58,7 @@ def _read_checkpoint(path: str) -> tuple[Any, dict[str, Any]]:
     from fastgaze.networks.checkpoint import load_checkpoint
 
     model, record = load_checkpoint(path)
-    return model.spec, record
+    return model.spec, record.to_json()
 
 
 def _print_table(facts: dict[str, Any]) -> None:

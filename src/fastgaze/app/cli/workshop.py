@@ -1,6 +1,7 @@
 """``fastgaze teacher``, ``distill``, ``prune`` and the verbs that go with them: the workshop."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from fastgaze.app.cli.common import note, out, print_json, progress, say
 from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
+    from fastgaze.core.progress import Progress
     from fastgaze.training.config import Config
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="Settings of the run, a TOML file.")]
@@ -24,11 +26,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 def teacher(config: ConfigFile, json: Json = False) -> None:
     """Train the DeepGaze II ensemble and write its maps of the large set."""
     settings = _read(config)
-    from fastgaze.training.stages import teacher_file, train_teacher
+    from fastgaze.training.runs import processes
+    from fastgaze.training.teacher import train_teacher
 
     with processes(), training_bar("teacher") as report:
-        train_teacher(settings, note, report)
-    print_result({"teacher": str(teacher_file(settings.workshop))}, json)
+        result = train_teacher(settings, report)
+    losses = {"large_set_losses": [fit.best_loss for fit in result.starts]}
+    losses |= {"fold_losses": [fit.best_loss for fit in result.folds]}
+    print_result({"teacher": str(result.checkpoint), **losses}, json)
 
 
 def distill(
@@ -49,13 +54,14 @@ def distill(
     if start is not None and grow is not None:
         raise ArgumentError("--start fine-tunes a checkpoint as it is, --grow begins a wider one from it: give one")
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.stages import distill_student, tune_student
+    from fastgaze.training.runs import processes
+    from fastgaze.training.student import distill_student, tune_student
 
     with processes(), training_bar(out_folder.name) as report:
         if start is None:
-            result = distill_student(settings, out_folder, note, report, grow)
+            result = distill_student(settings, out_folder, grow, report)
         else:
-            result = tune_student(settings, start, out_folder, note, report)
+            result = tune_student(settings, start, out_folder, report)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
 
@@ -70,12 +76,11 @@ def maps(
 ) -> None:
     """Write a student's maps of the large set, so that `teachers = [...]` in a mixture can name its run."""
     settings = _read(config)
-    from fastgaze.training.stages import map_large_set
+    from fastgaze.training.soft_targets import write_soft_targets
 
-    with progress() as bar:
-        task = bar.add_task(run.name, total=None)
-        path = map_large_set(settings, run, variants, lambda done, total: bar.update(task, completed=done, total=total))
-    print_result({"maps": str(path)}, json)
+    with training_bar("soft targets") as report:
+        path = write_soft_targets(settings, run, variants, report)
+    print_result({"soft_targets": str(path)}, json)
 
 
 def prune(
@@ -96,14 +101,10 @@ def prune(
         settings = replace(settings, prune=replace(settings.prune, objective=objective))
     if frozen_cost:
         settings = replace(settings, prune=replace(settings.prune, frozen_cost=True))
-    from fastgaze.pruning import Removal
-    from fastgaze.training.stages import prune_student
+    from fastgaze.training.prune import prune_student
 
-    def report(removal: Removal) -> None:
-        cost = f"{removal.cost / 1e9:.2f} GFLOP" if settings.prune.cost == "flops" else f"{removal.cost:.2f} ms"
-        note(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
-
-    snapshots = prune_student(settings, start, out_folder, report=report)
+    with training_bar(out_folder.name) as report:
+        snapshots = prune_student(settings, start, out_folder, report)
     print_result({"snapshots": [str(path) for path in snapshots]}, json)
 
 
@@ -118,7 +119,7 @@ def narrow(
     """Bring a FastGaze checkpoint to given widths, such as an engine's blocks; the least important maps go."""
     settings = _read(config)
     from fastgaze.core.cost import flops
-    from fastgaze.training.stages import narrow_student
+    from fastgaze.training.prune import narrow_student
 
     spec = narrow_student(settings, start, _integers(widths), _integers(readout), out_file)
     print_result({"checkpoint": str(out_file), "gflop": flops(spec, (480, 640)) / 1e9}, json)
@@ -145,16 +146,14 @@ def sweep(
     """Random search over beta and the number of pruned maps; several workers may share one study."""
     settings = _read(config)
     from fastgaze.evaluation.figures import pareto_figure
-    from fastgaze.training.sweep import Point, pareto, run_sweep, student_trial, summary
+    from fastgaze.training.sweep import pareto, run_sweep, student_trial, summary
 
     out_folder.mkdir(parents=True, exist_ok=True)
 
-    def report(point: Point) -> None:
-        note(f"trial {point.number}: beta {point.beta:.2g}, {point.gflop:.2f} GFLOP, loss {point.loss:.4f}")
-
     trial, maps = student_trial(settings, start)
     url = storage or f"sqlite:///{out_folder.resolve() / 'study.db'}"
-    found = run_sweep(trial, maps, settings.prune, settings.sweep, url, study, trials, out_folder, report)
+    with training_bar(study) as report:
+        found = run_sweep(trial, maps, settings.prune, settings.sweep, url, study, trials, out_folder, report)
     front = {point.number for point in pareto(found)}
     pareto_figure([(p.gflop, p.loss, p.objective) for p in found], out_folder / "pareto.png")
     if json:
@@ -175,25 +174,23 @@ def _read(path: Path) -> "Config":
 
 
 @contextmanager
-def processes() -> Iterator[None]:
-    """Join the other processes of ``torchrun``, if there are any."""
-    from fastgaze.training import distributed
-
-    distributed.start()
-    try:
-        yield
-    finally:
-        distributed.stop()
-
-
-@contextmanager
-def training_bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
-    """A progress bar; what it gives is called with step, steps and loss."""
+def training_bar(what: str) -> Iterator["Progress"]:
+    """A progress bar on a terminal; elsewhere a line on stderr every half minute, so that a log tells how far it is."""
     with progress() as bar:
         task = bar.add_task(what, total=None)
-        yield lambda step, steps, loss: bar.update(
-            task, completed=step, total=steps, description=f"{what}  loss {loss:.3f}"
-        )
+        told = time.monotonic()
+
+        def report(done: int, total: int | None, words: str) -> None:
+            nonlocal told
+            bar.update(task, completed=done, total=total, description=f"{what}  {words}")
+            if bar.disable and time.monotonic() - told > _SECONDS_BETWEEN_LINES:
+                note(f"{what}: {done}{'' if total is None else f' of {total}'}, {words}")
+                told = time.monotonic()
+
+        yield report
+
+
+_SECONDS_BETWEEN_LINES = 30
 
 
 def print_result(facts: dict[str, object], json: bool) -> None:

@@ -4,14 +4,15 @@ import collections
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from PIL import Image
 
+import onnx
 from fastgaze.core.cost import flops, parameters, prunable_maps
 from fastgaze.core.errors import ExportError
 from fastgaze.core.spec import GazeSpec
+from fastgaze.networks import TrainingRecord
 from fastgaze.onnx.write import PARITY, Facts, check_parity, export_int8, export_onnx
 from fastgaze.runtime.card import WorkingSize, read_card
 from fastgaze.runtime.predictor import load
@@ -37,7 +38,7 @@ def test_the_graph_is_plain(spec: GazeSpec, tmp_path: Path) -> None:
     graph = onnx.load(path).graph
     kinds = collections.Counter(node.op_type for node in graph.node)
     assert set(kinds) <= {"Conv", "Relu", "PRelu", "MaxPool", "AveragePool", "BatchNormalization", "Concat"}
-    # Only the BatchNorms that come before a ReLU and a convolution stay: one a dense layer, one a transition.
+    # Only the BatchNorms that come before a ReLU and a convolution stay: one per dense layer, one per transition.
     assert kinds["BatchNormalization"] == (0 if spec is PLAIN else 6 + 2)
     assert [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim] == [
         "n",
@@ -77,6 +78,15 @@ def test_the_card_says_what_the_network_is(tmp_path: Path) -> None:
     assert card.working_size.pixels == 50_000
     assert card.sigma == pytest.approx(float(model.tail.sigma.detach()))
     assert np.array_equal(card.center_bias, model.tail.center_bias.numpy())
+
+
+def test_a_card_is_filled_from_the_record() -> None:
+    start = TrainingRecord("distill", "fastgaze", 76_800, ("salicon/train", "osie"))
+    facts = Facts.of("name", TrainingRecord("tune", "fastgaze", 160 * 208, ("osie", "study"), start=start))
+    assert (facts.data, facts.working_size.pixels) == ("salicon/train, osie, study", 160 * 208)
+    assert Facts.of("name", start, pixels=50_000).working_size.pixels == 50_000
+    unknown = Facts.of("name", TrainingRecord("unknown", "fastgaze", None, ()))
+    assert (unknown.data, unknown.working_size) == ("", WorkingSize())
 
 
 def test_exporting_leaves_the_network_as_it_was(tmp_path: Path) -> None:
