@@ -11,7 +11,7 @@
 import tomllib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.training.datasets import Workshop
@@ -151,14 +151,14 @@ def read_config(path: Path) -> Config:
     return replace(config, workshop=workshop)
 
 
-def _absolute(section: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _absolute(section: dict[str, str], folder: Path) -> dict[str, Path]:
     return {key: folder / section[key] for key in ("data", "runs") if key in section}
 
 
 Settings = TypeVar("Settings")
 
 
-def _build(kind: type[Settings], values: Any, where: str) -> Settings:
+def _build(kind: type[Settings], values: object, where: str) -> Settings:
     """A settings object from a table; unknown keys and wrong types are refused by name."""
     if not isinstance(values, dict):
         raise ArgumentError(f"{where} = {values!r} is not a section of settings")
@@ -166,7 +166,7 @@ def _build(kind: type[Settings], values: Any, where: str) -> Settings:
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     if unknown := sorted(set(values) - set(known)):
         raise ArgumentError(f"{where}: no setting {unknown[0]!r}; the settings are {', '.join(known)}")
-    made = {}
+    made: dict[str, object] = {}
     for key, value in values.items():
         hint = hints[key]
         if is_dataclass(hint) and isinstance(hint, type):
@@ -179,7 +179,7 @@ def _build(kind: type[Settings], values: Any, where: str) -> Settings:
     return kind(**made)
 
 
-def _convert(value: Any, hint: Any, where: str) -> Any:
+def _convert(value: object, hint: object, where: str) -> object:
     """A TOML value as the type of its setting: a list becomes a tuple, a whole number a float, text a path."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
@@ -201,4 +201,11 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     return value
 
 
-_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list", Path: "a path"}
+_KINDS: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    tuple: "a list",
+    Path: "a path",
+}

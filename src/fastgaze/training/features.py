@@ -96,18 +96,18 @@ def _storing_trunk(model: GazeModel) -> VGG:
     return channels_last(slim.eval())
 
 
-def workshop_features(workshop: Workshop, model: GazeModel, name: str, progress: Progress = silent) -> Features:
-    """Stored features of a whole set, computed now as far as they are missing."""
-    data = workshop.prepared(name)
-    for done in extract_features(model, data, workshop.features_file(name)):
-        progress(done, len(data), f"features of {name}")
-    return open_features(workshop.features_file(name))
+def extract_workshop(workshop: Workshop, model: GazeModel, progress: Progress = silent) -> None:
+    """Compute the features of all sets as far as they are missing."""
+    for name in (*workshop.eye_tracking, workshop.validation, workshop.pretraining):
+        data = workshop.prepared(name)
+        for done in extract_features(model, data, workshop.features_file(name)):
+            progress(done, len(data), f"features of {name}")
 
 
-def eye_tracking_features(workshop: Workshop, model: GazeModel) -> list[tuple[PreparedSet, Features]]:
-    """Each eye-tracking set with its features, without the images that are kept out."""
+def eye_tracking_features(workshop: Workshop) -> list[tuple[PreparedSet, Features]]:
+    """Each eye-tracking set with its stored features, without the images that are kept out."""
     pairs = []
     for name, data in zip(workshop.eye_tracking, workshop.small, strict=True):
         keep = np.flatnonzero(~held_out(workshop.load(name).names))
-        pairs.append((data, workshop_features(workshop, model, name)[keep]))
+        pairs.append((data, open_features(workshop.features_file(name))[keep]))
     return pairs

@@ -24,7 +24,7 @@ from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.config import Config, TeacherSettings
 from fastgaze.training.datasets import PreparedSet, Workshop
-from fastgaze.training.features import Features, eye_tracking_features, restore_taps, workshop_features
+from fastgaze.training.features import Features, extract_workshop, eye_tracking_features, open_features, restore_taps
 from fastgaze.training.fit import Fit, FitResult, FitSettings
 from fastgaze.training.runs import Facts, claim
 from fastgaze.training.soft_targets import ENSEMBLE, write_ensemble_targets
@@ -46,11 +46,10 @@ def train_teacher(config: Config, progress: Progress = silent) -> TeacherResult:
     workshop, settings, folder = config.workshop, config.teacher, config.workshop.runs / ENSEMBLE
     claim(folder, _facts(workshop_facts(workshop), settings), _facts(workshop_facts(), TeacherSettings()))
     trunk, backbone = _new_teacher(workshop, settings, seed=0)
-    for name in (*workshop.eye_tracking, workshop.validation):
-        workshop_features(workshop, trunk, name, progress)
-    features = workshop_features(workshop, trunk, workshop.pretraining, progress)
+    extract_workshop(workshop, trunk, progress)
+    features = open_features(workshop.features_file(workshop.pretraining))
     large = fixation_source(workshop.large, features=features)
-    starts = _fit_starts(config, trunk, large, folder, progress)
+    starts = _fit_starts(config, large, folder, progress)
     height, width = workshop.size
     record = TrainingRecord(
         "teacher",
@@ -64,7 +63,7 @@ def train_teacher(config: Config, progress: Progress = silent) -> TeacherResult:
     _save_single(starts[0], record, folder)
     folds = fit_folds(
         [model for model, _ in starts],
-        eye_tracking_features(workshop, trunk),
+        eye_tracking_features(workshop),
         [replace(large, weight=settings.large_share)] if settings.large_share else [],
         settings.members,
         settings.folds,
@@ -118,12 +117,10 @@ def _new_teacher(workshop: Workshop, settings: TeacherSettings, seed: int) -> tu
     return model, backbone
 
 
-def _fit_starts(
-    config: Config, trunk: GazeModel, large: Source, folder: Path, progress: Progress
-) -> list[tuple[GazeModel, FitResult]]:
+def _fit_starts(config: Config, large: Source, folder: Path, progress: Progress) -> list[tuple[GazeModel, FitResult]]:
     """The readouts that are trained on the large set."""
     workshop = config.workshop
-    stored = workshop_features(workshop, trunk, workshop.validation)[: len(workshop.validation_set)]
+    stored = open_features(workshop.features_file(workshop.validation))[: len(workshop.validation_set)]
     validation = fixation_source(workshop.validation_set, features=stored)
     starts, count = [], config.teacher.starts
     for number in range(count):
