@@ -276,9 +276,10 @@ def _quantised(graph: "ModelProto", samples: Sequence[Array]) -> "ModelProto":
             _Reader(samples),
             quant_format=quantization.QuantFormat.QDQ,
             per_channel=True,
-            reduce_range=True,  # 7-bit weights: without VNNI instructions sums of 8-bit products overflow 16 bits
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
+            # Weights of 7 bits: CPUs without VNNI add two products in 16 bits, which 8 bits overflow without a word.
+            reduce_range=True,
             nodes_to_exclude=readout,
         )
         quantised: ModelProto = onnx.load(target)
