@@ -6,6 +6,9 @@ and back; they need no torch.
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import accumulate
+from math import prod
+from operator import mul
 from typing import Any
 
 from fastgaze.errors import ModelError
@@ -45,15 +48,60 @@ class DenseNetSpec:
 
 
 @dataclass(frozen=True)
+class LiteStage:
+    """Inverted residual blocks of one width.
+
+    kernel: of the depthwise convolutions, 3 or 5. stride: of the first block, 1 or 2; the others have 1 and add their
+    input to their output, which ties the maps of all blocks together.
+    expansions: for every block, maps between its first 1x1 convolution and its last.
+    """
+
+    kernel: int
+    stride: int
+    maps: int
+    expansions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LiteSpec:
+    """A mobile trunk: EfficientNet-lite or MobileNetV2.
+
+    stem: maps of the first 3x3 convolution, of stride 2. first: maps of the block after it, which does not widen.
+    padding: at stride 2, ``tensorflow`` (more zeros after than before) or ``symmetric``.
+    """
+
+    stem: int
+    first: int
+    stages: tuple[LiteStage, ...]
+    padding: str
+
+    @property
+    def stride(self) -> int:
+        """Input pixels per cell of the last stage's maps: 16 or 32."""
+        return 2 * prod(stage.stride for stage in self.stages)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Maps that the readout sees: the last at stride 16, and the last at stride 32 if the trunk goes so far."""
+        strides = accumulate((stage.stride for stage in self.stages), mul, initial=2)
+        widths = dict(zip(strides, (self.first, *(stage.maps for stage in self.stages)), strict=True))
+        return tuple(widths[stride] for stride in (16, 32) if stride in widths)
+
+
+Trunk = VGGSpec | DenseNetSpec | LiteSpec
+
+
+@dataclass(frozen=True)
 class GazeSpec:
     """A gaze network: trunk, readout of 1x1 convolutions, tail.
 
-    readout: maps of every 1x1 convolution; the last is 1.
+    readout: maps of every 1x1 convolution; the last is 1. Where a trunk has two taps, the first width is that of two
+        convolutions whose maps are added.
     activation: between readout layers, ``prelu`` or ``relu``.
     """
 
     architecture: str
-    trunk: VGGSpec | DenseNetSpec
+    trunk: Trunk
     readout: tuple[int, ...]
     activation: str
 
@@ -88,12 +136,32 @@ _DENSENET121 = DenseNetSpec(
     blocks=(((128, 32),) * 6, ((128, 32),) * 12, ((128, 32),) * 24),
     transitions=(128, 256),
 )
+
+
+def _lite(maps: tuple[int, ...], depths: tuple[int, ...], kernels: tuple[int, ...], padding: str) -> LiteSpec:
+    """A trunk of stem 32 and a first block of 16 maps, whose blocks widen their input six times."""
+    stages, maps_in = [], 16
+    for width, depth, kernel, stride in zip(maps, depths, kernels, (2, 2, 2, 1, 2, 1), strict=True):
+        expansions = (6 * maps_in, *(6 * width,) * (depth - 1))
+        stages.append(LiteStage(kernel, stride, width, expansions))
+        maps_in = width
+    return LiteSpec(32, 16, tuple(stages), padding)
+
+
+_LITE_KERNELS = (3, 5, 3, 5, 5, 3)
+LITE_TRUNKS = {
+    "efficientnet-lite0": _lite((24, 40, 80, 112, 192, 320), (2, 2, 3, 3, 4, 1), _LITE_KERNELS, "tensorflow"),
+    "efficientnet-lite1": _lite((24, 40, 80, 112, 192, 320), (3, 3, 4, 4, 5, 1), _LITE_KERNELS, "tensorflow"),
+    "efficientnet-lite2": _lite((24, 48, 88, 120, 208, 352), (3, 3, 4, 4, 5, 1), _LITE_KERNELS, "tensorflow"),
+    "mobilenetv2": _lite((24, 32, 64, 96, 160, 320), (2, 3, 4, 3, 3, 1), (3,) * 6, "symmetric"),
+}
 _DEEPGAZE_TAPS = ("conv5_1", "relu5_1", "relu5_2", "conv5_3", "relu5_4")
 
 _SPECS: dict[str, Spec] = {
     "fastgaze": GazeSpec("fastgaze", VGGSpec(VGG_BLOCKS["vgg11"], ("relu5_2",)), (32, 16, 2, 1), "prelu"),
     "densegaze": GazeSpec("densegaze", _DENSENET121, (32, 16, 2, 1), "prelu"),
     "deepgaze2": GazeSpec("deepgaze2", VGGSpec(VGG_BLOCKS["vgg19"], _DEEPGAZE_TAPS), (16, 32, 2, 1), "relu"),
+    "litegaze": GazeSpec("litegaze", LITE_TRUNKS["efficientnet-lite0"], (32, 16, 2, 1), "prelu"),
     "lenet5": LeNetSpec("lenet5", (20, 50, 500, 10)),
 }
 
@@ -108,6 +176,13 @@ def spec_for(architecture: str) -> Spec:
     if architecture not in _SPECS:
         raise ModelError(f"no architecture {architecture!r}; there are {', '.join(architectures())}")
     return _SPECS[architecture]
+
+
+def litegaze_spec(backbone: str) -> GazeSpec:
+    """The unpruned LiteGaze on one of ``LITE_TRUNKS``; all of them are one architecture with other numbers."""
+    if backbone not in LITE_TRUNKS:
+        raise ModelError(f"no mobile trunk {backbone!r}; there are {', '.join(LITE_TRUNKS)}")
+    return GazeSpec("litegaze", LITE_TRUNKS[backbone], (32, 16, 2, 1), "prelu")
 
 
 def spec_to_json(spec: Spec) -> str:
@@ -135,9 +210,15 @@ def _build(fields: dict[str, Any]) -> Spec:
     frozen = {key: _freeze(value) for key, value in fields.items() if key != "trunk"}
     if "trunk" not in fields:
         return LeNetSpec(**frozen)
-    trunk_fields = {key: _freeze(value) for key, value in fields["trunk"].items()}
-    trunk = VGGSpec(**trunk_fields) if "taps" in trunk_fields else DenseNetSpec(**trunk_fields)
-    return GazeSpec(trunk=trunk, **frozen)
+    return GazeSpec(trunk=_build_trunk(fields["trunk"]), **frozen)
+
+
+def _build_trunk(fields: dict[str, Any]) -> Trunk:
+    frozen = {key: _freeze(value) for key, value in fields.items()}
+    if "stages" in frozen:
+        stages = tuple(LiteStage(**{k: _freeze(v) for k, v in stage.items()}) for stage in fields["stages"])
+        return LiteSpec(**(frozen | {"stages": stages}))
+    return VGGSpec(**frozen) if "taps" in frozen else DenseNetSpec(**frozen)
 
 
 def _freeze(value: Any) -> Any:
@@ -161,7 +242,10 @@ def _check(spec: Spec) -> None:
     _check_trunk(spec.trunk)
 
 
-def _check_trunk(trunk: VGGSpec | DenseNetSpec) -> None:
+def _check_trunk(trunk: Trunk) -> None:
+    if isinstance(trunk, LiteSpec):
+        _check_lite(trunk)
+        return
     if isinstance(trunk, DenseNetSpec):
         if len(trunk.transitions) != len(trunk.blocks) - 1:
             raise ModelError(f"{len(trunk.blocks)} dense blocks need {len(trunk.blocks) - 1} transitions")
@@ -174,6 +258,15 @@ def _check_trunk(trunk: VGGSpec | DenseNetSpec) -> None:
     }
     if not trunk.taps or not set(trunk.taps) <= known:
         raise ModelError(f"taps {list(trunk.taps)} are not layers of this trunk")
+
+
+def _check_lite(trunk: LiteSpec) -> None:
+    if trunk.padding not in ("tensorflow", "symmetric"):
+        raise ModelError(f"padding {trunk.padding!r} is neither tensorflow nor symmetric")
+    if any(not stage.expansions or stage.stride > 2 or stage.kernel % 2 == 0 for stage in trunk.stages):
+        raise ModelError("a stage of a mobile trunk has at least one block, stride 1 or 2 and an odd kernel")
+    if trunk.stride not in (16, 32):
+        raise ModelError(f"a mobile trunk ends at stride 16 or 32, this one at {trunk.stride}")
 
 
 def _integers(value: Any) -> Any:
