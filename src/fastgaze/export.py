@@ -173,21 +173,34 @@ def _rounded(model: GazeModel) -> GazeModel:
 
 def _folded(model: GazeModel) -> GazeModel:
     """A copy in evaluation mode in which every BatchNorm that alone reads a convolution is part of it."""
-    from torch import fx, nn
+    from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 
     model = copy.deepcopy(model).eval()
     network = model.network
+    for conv_name, norm_name in foldable(model).items():
+        convolution, norm = network.get_submodule(conv_name), network.get_submodule(norm_name)
+        assert isinstance(convolution, nn.Conv2d)
+        assert isinstance(norm, nn.BatchNorm2d)
+        network.set_submodule(conv_name, fuse_conv_bn_eval(convolution, norm))
+        network.set_submodule(norm_name, nn.Identity())
+    return model
+
+
+def foldable(model: GazeModel) -> dict[str, str]:
+    """Convolutions whose maps only a BatchNorm reads, and that BatchNorm: names within ``model.network``."""
+    from torch import fx, nn
+
+    network, found = model.network, {}
     for node in fx.symbolic_trace(network).graph.nodes:
-        if node.op != "call_module" or not isinstance(norm := network.get_submodule(node.target), nn.BatchNorm2d):
+        if node.op != "call_module" or not isinstance(network.get_submodule(node.target), nn.BatchNorm2d):
             continue
         (before,) = node.all_input_nodes
         if before.op != "call_module" or len(before.users) != 1:
             continue
-        if isinstance(convolution := network.get_submodule(before.target), nn.Conv2d):
-            network.set_submodule(before.target, fuse_conv_bn_eval(convolution, norm))
-            network.set_submodule(node.target, nn.Identity())
-    return model
+        if isinstance(network.get_submodule(before.target), nn.Conv2d):
+            found[str(before.target)] = str(node.target)
+    return found
 
 
 def _graph(model: GazeModel) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from math import prod
 from operator import mul
+from pathlib import Path
 from typing import Any
 
 from fastgaze.errors import ModelError
@@ -176,6 +177,11 @@ def spec_for(architecture: str) -> Spec:
     if architecture not in _SPECS:
         raise ModelError(f"no architecture {architecture!r}; there are {', '.join(architectures())}")
     return _SPECS[architecture]
+
+
+def spec_on(architecture: str, backbone: str | Path) -> Spec:
+    """The unpruned spec of an architecture on a backbone, a name or a file; only LiteGaze has several to choose from."""
+    return litegaze_spec(Path(backbone).stem) if architecture == "litegaze" else spec_for(architecture)
 
 
 def litegaze_spec(backbone: str) -> GazeSpec:

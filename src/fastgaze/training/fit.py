@@ -7,7 +7,7 @@ gives the same parameters as a run that was not.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fastgaze.errors import ArgumentError
+from fastgaze.models.gaze import GazeModel
 from fastgaze.models.spec import STRIDE
 from fastgaze.training.distributed import rank, world_size
 from fastgaze.training.logs import RunLog
@@ -86,17 +87,25 @@ def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16", scal
     """Cross-entropy of each image of a batch (N,), in nats per fixation on the loss grid; ``scale`` as in settings."""
     place = device()
     inputs = batch.inputs.to(place, memory_format=torch.channels_last)
-    if scale != 1:
-        inputs = nn.functional.interpolate(inputs, scaled(inputs.shape, scale), mode="bilinear", antialias=True)
+    if (size := working_size(model, inputs.shape, scale)) != tuple(inputs.shape[-2:]):
+        inputs = nn.functional.interpolate(inputs, size, mode="bilinear", antialias=True)
     reduced = torch.autocast(place.type, torch.bfloat16) if precision == "bf16" else nullcontext()
     with reduced:
         log_density = model(inputs, size=batch.grid, center_bias=batch.center_bias.to(place))
     return cross_entropy(log_density, batch.targets.to(place))
 
 
-def scaled(shape: Sequence[int], scale: float) -> tuple[int, int]:
+def working_size(model: nn.Module, shape: Sequence[int], scale: float) -> tuple[int, int]:
+    """(height, width) at which ``model`` sees inputs (..., H, W); stored features are seen as they are."""
+    network = model.module if isinstance(model, DistributedDataParallel) else model
+    if not isinstance(network, GazeModel):
+        return shape[-2], shape[-1]
+    return scaled(shape, scale, network.stride)
+
+
+def scaled(shape: Sequence[int], scale: float, stride: int = STRIDE) -> tuple[int, int]:
     """(height, width) of images (..., H, W) after scaling, the multiple of the stride that is nearest."""
-    height, width = (max(round(side * scale / STRIDE), 1) * STRIDE for side in shape[-2:])
+    height, width = (max(round(side * scale / stride), 1) * stride for side in shape[-2:])
     return height, width
 
 
@@ -154,9 +163,12 @@ class Fit:
         settings: FitSettings,
         folder: Path,
         save_best: Callable[[nn.Module, dict[str, Any]], None] | None = None,
+        watched: Mapping[str, Sequence[Source]] | None = None,
     ) -> None:
+        """watched: further sets by name whose losses are logged at every validation; they decide nothing."""
         self.model = channels_last(model.to(device()))
         self.settings, self.validation, self.folder = settings, validation, folder
+        self._watched = watched or {}
         self._stream = Stream(sources, settings.batch, settings.seed, settings.flips)
         self._optimizer = make_optimizer(model, settings)
         self._save_best = save_best
@@ -191,7 +203,8 @@ class Fit:
         if report:
             report(self.step, self.settings.steps, loss)
         if self.step % self.settings.validate_every == 0 or self.step == self.settings.steps:
-            log.validation(self.step, self._validate())
+            loss, others = self._validate()
+            log.validation(self.step, loss, others)
 
     def _update(self, wrapped: nn.Module, batch: Batch, rate: float) -> float:
         train_mode(self.model)
@@ -207,11 +220,13 @@ class Fit:
             self._mean[name].lerp_(parameter.detach(), 1 - keep)
         return float(loss.detach())
 
-    def _validate(self) -> float:
+    def _validate(self) -> tuple[float, dict[str, float]]:
+        """Losses of the validation set, which decides what is best, and of the watched sets."""
         current = {name: parameter.detach().clone() for name, parameter in self._trained()}
         candidate = self._mean or current
         self.model.load_state_dict(candidate, strict=False)
-        loss = validate(self.model, self.validation, self.settings.precision, scale=self.settings.scale)
+        loss = self._loss(self.validation)
+        others = {name: self._loss(sources) for name, sources in self._watched.items()}
         if loss < self.best_loss:
             self.best_loss, self.best_step, self._bad = loss, self.step, 0
             self._best = {name: tensor.clone() for name, tensor in candidate.items()}
@@ -220,7 +235,10 @@ class Fit:
         else:
             self._bad += 1
         self.model.load_state_dict(current, strict=False)
-        return loss
+        return loss, others
+
+    def _loss(self, sources: Source | Sequence[Source]) -> float:
+        return validate(self.model, sources, self.settings.precision, scale=self.settings.scale)
 
     def _finished(self) -> bool:
         return self.step >= self.settings.steps or self._bad >= self.settings.patience

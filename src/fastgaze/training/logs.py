@@ -1,6 +1,7 @@
 """A run's logs: CSV to read anywhere, TensorBoard to watch."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,6 +18,7 @@ class RunLog:
             folder.mkdir(parents=True, exist_ok=True)
             self._files["log"] = _append(folder / "log.csv", "step,loss,learning_rate,seconds")
             self._files["validation"] = _append(folder / "validation.csv", "step,loss,seconds")
+            self._files["watched"] = _append(folder / "watched.csv", "step,set,loss")
             self._board = _board(folder)
 
     def training(self, step: int, loss: float, rate: float) -> None:
@@ -30,9 +32,11 @@ class RunLog:
                 self._board.add_scalar("loss/training", self._sum / self._count, step)
             self._sum, self._count = 0.0, 0
 
-    def validation(self, step: int, loss: float) -> None:
-        """Loss on the validation images."""
+    def validation(self, step: int, loss: float, others: Mapping[str, float] | None = None) -> None:
+        """Loss on the validation images, and by name on sets that are only watched (``watched.csv``)."""
         self._write("validation", f"{step},{loss:.6f},{time.monotonic() - self._started:.1f}")
+        for name, value in (others or {}).items():
+            self._write("watched", f"{step},{name},{value:.6f}")
         if self._board:
             self._board.add_scalar("loss/validation", loss, step)
 

@@ -6,10 +6,8 @@ centre bias becomes that of the data, since it belongs to the viewers and their 
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import log
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +30,11 @@ from fastgaze.training.fit import Fit, FitSettings, Report, device, validate
 from fastgaze.training.prepare import PreparedSet, dataset_center_bias, normalise, prepare, write_json
 from fastgaze.training.prune import REFERENCE, PruneSettings, prune_while_training
 from fastgaze.training.reopen import reopen
+from fastgaze.training.shapes import shared_sizes
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.workshop import weighted
 
 Say = Callable[[str], None]
-MOST_SQUEEZE = 1.2  # a rare shape joins a common one if no side changes by more than this factor
 
 
 @dataclass(frozen=True)
@@ -154,23 +152,6 @@ def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path) -> OwnDat
         return made
 
     return OwnData(parts(~held, "training"), parts(held, "validation"), bias)
-
-
-def shared_sizes(sizes: Sequence[Size], least: int) -> list[Size]:
-    """The working size of every image; one that fewer than ``least`` images have gives way to a similar common one.
-
-    Otherwise a batch of a rare shape would hold the same few images several times.
-    """
-    common = [size for size, count in Counter(sizes).items() if count >= least]
-
-    def misfit(size: Size, other: Size) -> float:
-        return max(abs(log(a / b)) for a, b in zip(size, other, strict=True))
-
-    def settle(size: Size) -> Size:
-        best = min(common, key=lambda other: misfit(size, other), default=size)
-        return best if misfit(size, best) <= log(MOST_SQUEEZE) else size
-
-    return [size if size in common else settle(size) for size in sizes]
 
 
 def center_bias_loss(sources: Sequence[Source]) -> float:

@@ -61,6 +61,7 @@ class PruneSettings:
     optimizer: Literal["adam", "sgd"] = "sgd"
     learning_rate: float = 0.0025
     batch: int = 8
+    precision: Literal["bf16", "fp32"] = "bf16"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ def prune_while_training(
         train_mode(model)
         optimizer.zero_grad(set_to_none=True)
         with pruner.observe():
-            loss = per_image_loss(model, stream.batch(k)).mean()
+            loss = per_image_loss(model, stream.batch(k), settings.precision).mean()
             loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return float(loss.detach())

@@ -163,7 +163,7 @@ def map_large_set(
         data = replace(data, images=variants(data, workshop.cache))
     model, _ = _load(run / "best.safetensors")
     parts: list[NDArray[np.float16]] = []
-    for part in student_maps(model, data):
+    for part in student_maps(model, data, precision=config.student.fit.precision):
         parts.append(part)
         if report:
             report(sum(map(len, parts)), len(data))
@@ -229,7 +229,8 @@ def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: 
 
 def _sources(workshop: Workshop, mixture: Mixture) -> list[Source]:
     changed = teacher_maps(workshop, mixture.teachers, variants=True) if mixture.variants else None
-    return distillation_sources(workshop, teacher_maps(workshop, mixture.teachers), mixture, changed)
+    maps = teacher_maps(workshop, mixture.teachers) if mixture.teacher else None
+    return distillation_sources(workshop, maps, mixture, changed)
 
 
 def _claim(

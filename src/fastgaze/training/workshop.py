@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.models.gaze import GazeModel
+from fastgaze.models.spec import STRIDE
+from fastgaze.runtime.metadata import WorkingSize
 from fastgaze.training.features import Features, extract_features, open_features
 from fastgaze.training.prepare import PreparedSet, dataset_center_bias, normalise, prepare
+from fastgaze.training.shapes import shared_sizes
 from fastgaze.training.stream import Source, fixation_source
 
 
@@ -25,7 +28,9 @@ class Workshop:
     pretraining: the large set (SALICON) that students are distilled on.
     validation: images to stop and choose on, the first ``validation_images`` of them.
     eye_tracking: the small sets; a tenth of each, by a hash of the name, is kept out of everything.
-    size: (height, width) that all images are scaled to.
+    mixed_shapes: further eye-tracking sets whose images keep their shapes, at about the area of ``size``; a tenth is
+        kept out of them too.
+    size: (height, width) that all other images are scaled to.
     limit: at most so many images of each set, 0 for all.
     """
 
@@ -34,6 +39,7 @@ class Workshop:
     pretraining: str = "salicon/train"
     validation: str = "salicon/val"
     eye_tracking: tuple[str, ...] = ("osie", "eyecrowd")
+    mixed_shapes: tuple[str, ...] = ()
     format: str = "auto"
     size: tuple[int, int] = (240, 320)
     limit: int = 0
@@ -72,6 +78,36 @@ class Workshop:
             bias = dataset_center_bias(data.subset(kept))
             sets.append(replace(self.prepared(name).subset(kept), center_bias=bias))
         return sets
+
+    @cached_property
+    def shaped(self) -> list[PreparedSet]:
+        """The sets of mixed shapes without the images that are kept out, one part for each working size."""
+        return [part for name in self.mixed_shapes for part in self._shaped_parts(name, kept_out=False)]
+
+    def kept_out(self) -> dict[str, list[Source]]:
+        """What is kept out of every eye-tracking set, by its name; each has the centre bias of the other images."""
+        found = {}
+        for name, kept in zip(self.eye_tracking, self.small, strict=True):
+            out = np.flatnonzero(held_out(self.load(name).names))
+            found[name] = [fixation_source(replace(self.prepared(name).subset(out), center_bias=kept.center_bias))]
+        for name in self.mixed_shapes:
+            found[name] = [fixation_source(part) for part in self._shaped_parts(name, kept_out=True)]
+        return found
+
+    def _shaped_parts(self, name: str, kept_out: bool) -> list[PreparedSet]:
+        data = self.load(name)
+        out = held_out(data.names)
+        bias = dataset_center_bias(data.subset(~out))
+        working = WorkingSize(pixels=self.size[0] * self.size[1], stride=2 * STRIDE)
+        sizes = shared_sizes([working(data.size(i)) for i in range(len(data))], least=16)
+        parts = []
+        for size in sorted(set(sizes)):
+            chosen = np.flatnonzero((out == kept_out) & np.array([s == size for s in sizes]))
+            if len(chosen):
+                role = "kept-out" if kept_out else "training"
+                part = prepare(data.subset(chosen), f"{name}{self._suffix}-{role}", size, self.cache)
+                parts.append(replace(part, center_bias=bias))
+        return parts
 
     def validation_source(self, model: GazeModel | None = None) -> Source:
         """The first images of the validation set; with ``model``, its trunk's features of them."""
