@@ -15,9 +15,9 @@ from fastgaze.models.cost import flops, parameters, prunable_maps
 from fastgaze.models.spec import GazeSpec
 from fastgaze.runtime.metadata import WorkingSize, read_card
 from fastgaze.runtime.predictor import load
-from tests.small_models import DENSE, PLAIN, bright_model, random_model
+from tests.small_models import DENSE, LITE, PLAIN, bright_model, random_model
 
-SPECS = pytest.mark.parametrize("spec", [PLAIN, DENSE], ids=lambda spec: spec.architecture)
+SPECS = pytest.mark.parametrize("spec", [PLAIN, DENSE, LITE], ids=lambda spec: spec.architecture)
 
 
 @SPECS
@@ -25,7 +25,7 @@ SPECS = pytest.mark.parametrize("spec", [PLAIN, DENSE], ids=lambda spec: spec.ar
 def test_the_file_computes_what_torch_computes_at_every_shape(spec: GazeSpec, half: bool, tmp_path: Path) -> None:
     model = random_model(spec)
     path = tmp_path / "m.onnx"
-    export_onnx(model, path, Facts("m"), half)
+    export_onnx(model, path, Facts("m", working_size=WorkingSize(stride=model.stride)), half)
     # Half-precision storage rounds the weights by 1/2048 at most; without it only summation order differs.
     assert check_parity(model, load(path, threads=1)) < (PARITY if half else 1e-4)
 
@@ -33,12 +33,14 @@ def test_the_file_computes_what_torch_computes_at_every_shape(spec: GazeSpec, ha
 @SPECS
 def test_the_graph_is_plain(spec: GazeSpec, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    export_onnx(random_model(spec), path, Facts("m"), half=False)
+    export_onnx(random_model(spec), path, Facts("m", working_size=WorkingSize(stride=32)), half=False)
     graph = onnx.load(path).graph
     kinds = collections.Counter(node.op_type for node in graph.node)
-    assert set(kinds) <= {"Conv", "Relu", "PRelu", "MaxPool", "AveragePool", "BatchNormalization", "Concat"}
+    plain = {"Conv", "Relu", "PRelu", "MaxPool", "AveragePool", "BatchNormalization", "Concat"}
+    # A mobile trunk has ReLU6 (Clip, whose bounds are constants), additions, and one upsampling.
+    assert set(kinds) <= (plain if spec is not LITE else {"Conv", "PRelu", "Clip", "Constant", "Add", "Resize"})
     # Only the BatchNorms that come before a ReLU and a convolution stay: one a dense layer, one a transition.
-    assert kinds["BatchNormalization"] == (0 if spec is PLAIN else 6 + 2)
+    assert kinds["BatchNormalization"] == (6 + 2 if spec is DENSE else 0)
     assert [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim] == [
         "n",
         "",

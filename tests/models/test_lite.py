@@ -1,5 +1,7 @@
 """Mobile trunks against plain functional code on the real files, and the parts that make them prunable."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -9,12 +11,13 @@ from torch.nn import functional as F
 from fastgaze.models import create_model, flops, prunable_maps
 from fastgaze.models.gaze import GazeModel
 from fastgaze.models.lite import LiteNet
-from fastgaze.models.spec import LITE_TRUNKS, GazeSpec, LiteSpec, LiteStage, spec_from_json, spec_to_json
+from fastgaze.models.spec import LITE_TRUNKS, LiteSpec, spec_from_json, spec_to_json
 from fastgaze.models.weights import cache_dir, load_backbone
 from fastgaze.pruning import ChannelGraph, Flops, compact, masked
 from fastgaze.runtime.metadata import IMAGENET_MEAN, IMAGENET_STD
-from tests.pruning.nets import randomize
+from fastgaze.training.widths import layer_widths, trunk_widths, with_widths
 from tests.pruning.test_compact import removable_choice
+from tests.small_models import LITE, random_model
 
 State = dict[str, Tensor]
 
@@ -102,26 +105,13 @@ def test_trunk_reproduces_an_independent_forward_with_the_real_file(name: str) -
             assert float((found - expected).abs().max()) < 1e-5 * float(expected.abs().max())
 
 
-SMALL = LiteSpec(
-    6,
-    4,
-    (
-        LiteStage(3, 2, 5, (8, 9)),
-        LiteStage(5, 2, 6, (10,)),
-        LiteStage(3, 2, 7, (12, 11, 10)),
-        LiteStage(5, 1, 7, (9, 8)),  # as wide as the stage before it, but not added to it
-        LiteStage(5, 2, 9, (12, 13)),
-    ),
-    "tensorflow",
-)
+SMALL = LITE.trunk
+assert isinstance(SMALL, LiteSpec)
+SHORT = LiteSpec(6, 4, SMALL.stages[:4], "symmetric")
 
 
 def small_model(trunk: LiteSpec = SMALL) -> GazeModel:
-    torch.manual_seed(0)
-    model = create_model("litegaze", GazeSpec("litegaze", trunk, (6, 4, 2, 1), "prelu"))
-    assert isinstance(model, GazeModel)
-    randomize(model)
-    return model.eval()
+    return random_model(replace(LITE, trunk=trunk))
 
 
 def test_spec_survives_json_and_the_network() -> None:
@@ -130,7 +120,7 @@ def test_spec_survives_json_and_the_network() -> None:
     assert spec_from_json(spec_to_json(spec)) == spec
 
 
-@pytest.mark.parametrize("trunk", [SMALL, LiteSpec(6, 4, SMALL.stages[:4], "symmetric")], ids=["stride 32", "stride 16"])
+@pytest.mark.parametrize("trunk", [SMALL, SHORT], ids=["stride 32", "stride 16"])
 def test_masked_network_equals_the_compacted_one_and_costs_what_its_spec_says(trunk: LiteSpec) -> None:
     model = small_model(trunk)
     graph = ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96))
@@ -160,3 +150,14 @@ def test_an_image_of_any_size_has_a_density_of_its_own_size() -> None:
         log_density = small_model()(torch.randn(1, 3, 45, 77))
     assert log_density.shape == (1, 45, 77)
     assert float(log_density.exp().sum()) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("trunk", [SMALL, SHORT], ids=["stride 32", "stride 16"])
+def test_widths_go_through_a_list_and_name_every_layer_that_makes_maps(trunk: LiteSpec) -> None:
+    model = small_model(trunk)
+    widths = trunk_widths(trunk)
+    assert with_widths(model.spec, widths, (6, 4, 2)) == model.spec
+    graph = ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96))
+    named = layer_widths(model.spec)
+    assert {name: len(graph.layer(name).outputs) for name in named} == named
+    assert sum(named.values()) == len(graph.maps) - 1  # the output map stays

@@ -16,14 +16,16 @@ from fastgaze.data.fixations import held_out
 from fastgaze.errors import ArgumentError, DataError, ModelError
 from fastgaze.export import Facts, export_onnx
 from fastgaze.models import load_checkpoint, save_checkpoint
-from fastgaze.models.spec import VGG_BLOCKS, VGGSpec
+from fastgaze.models.spec import VGG_BLOCKS, GazeSpec, VGGSpec
 from fastgaze.models.vgg import VGG
+from fastgaze.runtime.metadata import WorkingSize
 from fastgaze.runtime.predictor import load
 from fastgaze.training.fit import FitSettings
-from fastgaze.training.own import OwnSettings, Start, prepare_own, shared_sizes, train_own
+from fastgaze.training.own import OwnSettings, Start, prepare_own, train_own
 from fastgaze.training.reopen import reopen
+from fastgaze.training.shapes import shared_sizes
 from tests.app.test_cli_pictures import run
-from tests.small_models import DENSE, PLAIN, random_model
+from tests.small_models import DENSE, LITE, PLAIN, random_model
 from tests.training.helpers import bright_squares, tiny_model
 
 QUICK = OwnSettings(
@@ -159,17 +161,21 @@ def test_the_verb_fine_tunes_a_model_and_says_what_is_missing(
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-def test_an_exported_network_can_be_trained_further(tmp_path: Path) -> None:
-    original = random_model(PLAIN)
-    export_onnx(original, tmp_path / "net.onnx", Facts("net", data="somewhere"))
+@pytest.mark.parametrize("spec", [PLAIN, DENSE, LITE], ids=["vgg", "densenet", "lite"])
+def test_an_exported_network_can_be_trained_further(spec: GazeSpec, tmp_path: Path) -> None:
+    original = random_model(spec)
+    facts = Facts("net", data="somewhere", working_size=WorkingSize(pixels=64 * 96, stride=original.stride))
+    export_onnx(original, tmp_path / "net.onnx", facts)
     model, record = reopen(tmp_path / "net.onnx")
-    assert (record["model"], record["data"], model.spec) == ("net", "somewhere", PLAIN)
+    assert (record["model"], record["data"], model.spec) == ("net", "somewhere", spec)
     image = torch.randn(1, 3, 64, 96)
     with torch.inference_mode():
         torch.testing.assert_close(model(image), original(image), atol=0.01, rtol=0)
-    export_onnx(random_model(DENSE), tmp_path / "dense.onnx", Facts("dense"))
+
+
+def test_a_network_of_8_bits_cannot_be_trained_further() -> None:
     with pytest.raises(ModelError, match="give the checkpoint"):
-        reopen(tmp_path / "dense.onnx")
+        reopen("fastgaze-s.int8")
 
 
 def test_a_new_student_starts_from_a_backbone(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

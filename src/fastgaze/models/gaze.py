@@ -16,7 +16,7 @@ from fastgaze.data.center_bias import GRID
 from fastgaze.models.cost import trunk_outputs
 from fastgaze.models.densenet import DenseNet
 from fastgaze.models.lite import LiteNet
-from fastgaze.models.spec import STRIDE, DenseNetSpec, GazeSpec, LiteSpec, Trunk, VGGSpec
+from fastgaze.models.spec import STRIDE, GazeSpec, LiteSpec, Trunk, VGGSpec
 from fastgaze.models.vgg import VGG
 
 INITIAL_SIGMA = 8.0  # pixels: half a cell of the saliency map

@@ -12,7 +12,7 @@ from fastgaze.models.spec import LiteSpec, LiteStage
 
 
 def padding(kernel: int, stride: int, tensorflow: bool) -> tuple[int, int]:
-    """Zeros (before, after) each axis. TensorFlow's "same" has one more after than before at stride 2, on even sizes."""
+    """Zeros (before, after) each axis; TensorFlow's "same" has one more after than before at stride 2."""
     total = kernel - stride if tensorflow and stride == 2 else 2 * (kernel // 2)
     return total // 2, total - total // 2
 
@@ -58,7 +58,15 @@ class Block(nn.Module):
     """An inverted residual block; the first of a trunk does not widen."""
 
     def __init__(
-        self, maps_in: int, expansion: int | None, maps: int, kernel: int, stride: int, *, residual: bool, tensorflow: bool
+        self,
+        maps_in: int,
+        expansion: int | None,
+        maps: int,
+        kernel: int,
+        stride: int,
+        *,
+        residual: bool,
+        tensorflow: bool,
     ) -> None:
         super().__init__()
         width = maps_in if expansion is None else expansion
@@ -142,7 +150,7 @@ def load_efficientnet_lite(trunk: LiteNet, state: State, mean: Tensor, std: Tens
     here, so that one pipeline serves them all; its zero padding, one row and one column, then means the mean colour
     instead of grey 127, a difference of 0.03 to 0.18 of the input's unit there and nowhere else.
     """
-    faults = _copy_units(trunk, state, _efficientnet_keys(trunk), epsilon=1e-3)
+    faults = _copy_units(state, _efficientnet_keys(trunk), epsilon=1e-3)
     if not faults:
         scale, shift = 255 * std / 128, (255 * mean - 127) / 128
         weight = trunk.stem.conv.weight
@@ -155,18 +163,18 @@ def load_efficientnet_lite(trunk: LiteNet, state: State, mean: Tensor, std: Tens
 
 def load_mobilenetv2(trunk: LiteNet, state: State) -> list[str]:
     """Fill a trunk with torchvision's weights; returns the names of tensors that are missing or have another shape."""
-    return _copy_units(trunk, state, _mobilenet_keys(trunk), epsilon=1e-5)
+    return _copy_units(state, _mobilenet_keys(trunk), epsilon=1e-5)
 
 
 def _units(trunk: LiteNet) -> list[tuple[int, str, ConvNorm]]:
     """(block, role, unit) of every convolution but the stem, blocks counted from 0 through all stages."""
-    found = []
     blocks = [trunk.first, *(block for stage in range(len(trunk.shapes)) for block in trunk.blocks(stage))]
-    for number, block in enumerate(blocks):
-        for role in ("expand", "depthwise", "project"):
-            if (unit := getattr(block, role)) is not None:
-                found.append((number, role, unit))
-    return found
+    units = (
+        (number, role, getattr(block, role))
+        for number, block in enumerate(blocks)
+        for role in ("expand", "depthwise", "project")
+    )
+    return [(number, role, unit) for number, role, unit in units if unit is not None]
 
 
 def _efficientnet_keys(trunk: LiteNet) -> list[tuple[str, str, ConvNorm]]:
@@ -191,14 +199,13 @@ def _mobilenet_keys(trunk: LiteNet) -> list[tuple[str, str, ConvNorm]]:
 
 
 @torch.no_grad()
-def _copy_units(
-    trunk: LiteNet, state: State, keys: list[tuple[str, str, ConvNorm]], epsilon: float
-) -> list[str]:
+def _copy_units(state: State, keys: list[tuple[str, str, ConvNorm]], epsilon: float) -> list[str]:
     faults: list[str] = []
     for conv_key, norm_key, unit in keys:
         pairs = [(f"{conv_key}.weight", unit.conv.weight)]
         pairs += [
-            (f"{norm_key}.{name}", getattr(unit.norm, name)) for name in ("weight", "bias", "running_mean", "running_var")
+            (f"{norm_key}.{name}", getattr(unit.norm, name))
+            for name in ("weight", "bias", "running_mean", "running_var")
         ]
         for key, target in pairs:
             if key not in state or state[key].shape != target.shape:

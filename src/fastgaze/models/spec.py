@@ -180,7 +180,7 @@ def spec_for(architecture: str) -> Spec:
 
 
 def spec_on(architecture: str, backbone: str | Path) -> Spec:
-    """The unpruned spec of an architecture on a backbone, a name or a file; only LiteGaze has several to choose from."""
+    """The unpruned spec of an architecture on a backbone, a name or a file; only LiteGaze has several."""
     return litegaze_spec(Path(backbone).stem) if architecture == "litegaze" else spec_for(architecture)
 
 

@@ -1,7 +1,7 @@
 """Pretrained trunks: from a local file, or by name from a cache that checks SHA-256.
 
-Files are keyed as torchvision's (``features.0.weight``), EfficientNet-lite's as its port to torch (``_conv_stem.weight``);
-safetensors or .pth, and a .pth is read with ``weights_only``, so nothing in it is executed.
+Files are keyed as torchvision's (``features.0.weight``), those of EfficientNet-lite as in its port to torch
+(``_conv_stem.weight``); safetensors or .pth, and a .pth is read with ``weights_only``, so nothing in it is executed.
 """
 
 import hashlib

@@ -84,7 +84,7 @@ def distillation_sources(
 
 @torch.inference_mode()
 def student_maps(
-    model: GazeModel, data: PreparedSet, batch: int = 8, precision: str = "bf16"
+    model: GazeModel, data: PreparedSet, batch: int = 8, precision: str = "bf16", scale: float = 1.0
 ) -> Iterator[NDArray[np.float16]]:
     """A student's density for every image on the loss grid, relative to uniform: parts of float16 (n, h, w), mean 1.
 
@@ -95,7 +95,7 @@ def student_maps(
     bias = torch.from_numpy(data.center_bias).to(device())
     for first in range(0, len(data), batch):
         images = normalise(data.images[first : first + batch]).to(device())
-        if (size := working_size(model, images.shape, 1.0)) != data.size:
+        if (size := working_size(model, images.shape, scale)) != data.size:
             images = nn.functional.interpolate(images, size, mode="bilinear", antialias=True)
         with torch.autocast(device().type, torch.bfloat16, enabled=precision == "bf16"):
             plain = model(images, size=data.grid, center_bias=bias)

@@ -21,6 +21,12 @@ def stop() -> None:
         distributed.destroy_process_group()
 
 
+def barrier() -> None:
+    """Wait for the other processes, if there are any."""
+    if distributed.is_initialized():
+        distributed.barrier()
+
+
 def rank() -> int:
     """Number of this process, from 0."""
     return distributed.get_rank() if distributed.is_initialized() else 0

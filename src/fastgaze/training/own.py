@@ -22,6 +22,7 @@ from fastgaze.models.checkpoint import load_checkpoint, save_checkpoint
 from fastgaze.models.cost import flops
 from fastgaze.models.factory import Model, create_model
 from fastgaze.models.gaze import GazeModel
+from fastgaze.models.spec import STRIDE, spec_on
 from fastgaze.models.weights import load_backbone
 from fastgaze.pruning import Removal
 from fastgaze.runtime.metadata import WorkingSize
@@ -103,9 +104,10 @@ def train_own(
     """
     data = data.subset([i for i in range(len(data)) if data.inside(i).any()])
     facts = _run_facts(folder, data, start, settings)
-    own = prepare_own(data, settings, folder / "cache")
+    model, record = _network(start)
+    own = prepare_own(data, settings, folder / "cache", model.stride)
     validation = [fixation_source(part) for part in own.validation]
-    model, record = _begin(start, own)
+    record |= _begin(model, start, own)
     _check_goal(model, settings.prune_to)
     write_json(folder / "run.json", facts)
     precision = settings.fit.precision
@@ -130,8 +132,11 @@ def train_own(
     return result
 
 
-def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path) -> OwnData:
-    """Split by the hash of the name, decode every image at its working size, fit the training images' centre bias."""
+def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path, stride: int = STRIDE) -> OwnData:
+    """Split by the hash of the name, decode every image at its working size, fit the training images' centre bias.
+
+    stride: of the network, of which the sides of working sizes are multiples.
+    """
     held = held_out(data.names, settings.validation_share)
     if held.all() or not held.any():
         raise DataError(
@@ -139,7 +144,7 @@ def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path) -> OwnDat
             f"{int(held.sum())}; some must be left for training and for validation: give another share or more images"
         )
     bias = dataset_center_bias(data.subset(~held))
-    working = WorkingSize(pixels=settings.size[0] * settings.size[1])
+    working = WorkingSize(pixels=settings.size[0] * settings.size[1], stride=stride)
     sizes = shared_sizes([working(data.size(i)) for i in range(len(data))], settings.fit.batch)
 
     def parts(chosen: NDArray[np.bool_], role: str) -> list[PreparedSet]:
@@ -160,8 +165,8 @@ def center_bias_loss(sources: Sequence[Source]) -> float:
     return float(np.concatenate(losses).mean())
 
 
-def _begin(start: Start, own: OwnData) -> tuple[GazeModel, dict[str, Any]]:
-    """The network with the data's centre bias, and where it came from."""
+def _network(start: Start) -> tuple[GazeModel, dict[str, Any]]:
+    """The network that a run begins with, a new one still without its backbone's weights, and where it came from."""
     model: Model
     if start.network is not None:
         checkpoint = start.network.endswith(".safetensors")
@@ -169,16 +174,23 @@ def _begin(start: Start, own: OwnData) -> tuple[GazeModel, dict[str, Any]]:
         record = {"start": earlier}
     else:
         torch.manual_seed(0)
-        model, record = create_model(start.architecture), {}
+        model, record = create_model(start.architecture, spec_on(start.architecture, start.backbone)), {}
     if not isinstance(model, GazeModel):
         raise ArgumentError(
             f"{start.network or start.architecture}: a {model.spec.architecture} cannot be trained on fixations; "
-            "give fastgaze, densegaze or a network of theirs"
+            "give fastgaze, densegaze, litegaze or a network of theirs"
         )
+    return model, record
+
+
+def _begin(model: GazeModel, start: Start, own: OwnData) -> dict[str, Any]:
+    """Give ``model`` the data's centre bias and, if it is new, its backbone's weights; returns where those are from."""
+    record: dict[str, Any] = {}
     if start.network is None:
         record = load_backbone(model.trunk, start.backbone, normalise(own.training[0].images[:8]))
     model.tail.center_bias.copy_(torch.from_numpy(own.center_bias))
-    return model.to(device()), record
+    model.to(device())
+    return record
 
 
 def _check_goal(model: GazeModel, prune_to: float) -> None:

@@ -14,7 +14,7 @@ import torch
 from fastgaze.errors import ArgumentError
 from fastgaze.models.checkpoint import save_checkpoint
 from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import GazeSpec, VGGSpec
+from fastgaze.models.spec import GazeSpec
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -33,6 +33,7 @@ from fastgaze.pruning.objective import GIGA
 from fastgaze.training.fit import FitSettings, device, make_optimizer, per_image_loss, train_mode
 from fastgaze.training.prepare import channels_last
 from fastgaze.training.stream import Source, Stream
+from fastgaze.training.widths import layer_widths
 
 REFERENCE = (480, 640)  # (height, width) for which costs are counted, as the paper reports them
 
@@ -47,6 +48,7 @@ class PruneSettings:
     frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
     marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
     remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
+    precision, scale: as in ``FitSettings``; a latency is that of images so scaled.
     """
 
     marks: tuple[float, ...] = ()
@@ -62,6 +64,7 @@ class PruneSettings:
     learning_rate: float = 0.0025
     batch: int = 8
     precision: Literal["bf16", "fp32"] = "bf16"
+    scale: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -118,7 +121,7 @@ def prune_while_training(
         train_mode(model)
         optimizer.zero_grad(set_to_none=True)
         with pruner.observe():
-            loss = per_image_loss(model, stream.batch(k), settings.precision).mean()
+            loss = per_image_loss(model, stream.batch(k), settings.precision, settings.scale).mean()
             loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return float(loss.detach())
@@ -153,7 +156,14 @@ def prune_while_training(
     return [path for path in paths if path.exists()]
 
 
-def narrow_to(model: GazeModel, spec: GazeSpec, sources: Sequence[Source], steps: int = 32, batch: int = 8) -> None:
+def narrow_to(
+    model: GazeModel,
+    spec: GazeSpec,
+    sources: Sequence[Source],
+    steps: int = 32,
+    batch: int = 8,
+    precision: str = "bf16",
+) -> None:
     """Bring every layer to the width it has in ``spec``, the maps that cost least loss going first; nothing is trained.
 
     For widths that fit an engine's blocks: pruning finds about how wide a layer must be, this makes it exact.
@@ -164,9 +174,7 @@ def narrow_to(model: GazeModel, spec: GazeSpec, sources: Sequence[Source], steps
     for step in range(steps):
         train_mode(model)
         with pruner.observe():
-            per_image_loss(model, stream.batch(step)).mean().backward()  # type: ignore[no-untyped-call]
+            loss = per_image_loss(model, stream.batch(step), precision).mean()
+            loss.backward()  # type: ignore[no-untyped-call]
     model.zero_grad(set_to_none=True)
-    assert isinstance(spec.trunk, VGGSpec)
-    convs = {f"trunk.conv{b}_{c}": w for b, ws in enumerate(spec.trunk.blocks, 1) for c, w in enumerate(ws, 1)}
-    readout = {f"readout.conv{i}": w for i, w in enumerate(spec.readout[:-1], 1)}
-    pruner.narrow(convs | readout)
+    pruner.narrow(layer_widths(spec))

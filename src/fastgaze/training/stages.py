@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ from fastgaze.models.checkpoint import load_checkpoint, save_checkpoint
 from fastgaze.models.ensemble import GazeEnsemble
 from fastgaze.models.factory import create_model
 from fastgaze.models.gaze import GazeModel
-from fastgaze.models.spec import GazeSpec, VGGSpec
+from fastgaze.models.spec import GazeSpec
 from fastgaze.models.weights import load_backbone
 from fastgaze.pruning import Cost, Removal
 from fastgaze.training.config import Config, TeacherSettings
 from fastgaze.training.distill import Mixture, distillation_sources, fit_student, new_student, student_maps
-from fastgaze.training.fit import FitResult, FitSettings, Report
+from fastgaze.training.distributed import barrier, rank, world_size
+from fastgaze.training.fit import FitResult, FitSettings, Report, working_size
 from fastgaze.training.grow import grow_into
 from fastgaze.training.identity import Facts, claim, weights_digest, workshop_facts
 from fastgaze.training.latency import latency_cost
@@ -30,6 +30,7 @@ from fastgaze.training.prune import PruneSettings, narrow_to, prune_while_traini
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.teacher import fit_folds, fit_readout, is_dead, mean_maps, save_teacher
 from fastgaze.training.variants import KEY, variants
+from fastgaze.training.widths import with_widths
 from fastgaze.training.workshop import Workshop
 
 Say = Callable[[str], None]
@@ -156,21 +157,40 @@ def teacher_maps(workshop: Workshop, runs: Sequence[str] = ("teacher",), variant
 def map_large_set(
     config: Config, run: Path, of_variants: bool = False, report: Callable[[int, int], None] | None = None
 ) -> Path:
-    """Write the maps of a run's best student, from which others can learn; returns their file."""
+    """Write the maps of a run's best student, from which others can learn; returns their file.
+
+    The student sees the images as in its training, in precision and size. Under ``torchrun`` processes share the work.
+    """
     workshop = config.workshop
     data = workshop.large
     if of_variants:
         data = replace(data, images=variants(data, workshop.cache))
-    model, _ = _load(run / "best.safetensors")
+    path = run / maps_file(workshop, variants=of_variants).name
+    model, record = _load(run / "best.safetensors")
+    fit = FitSettings(**record["fit"]["settings"]) if "fit" in record else config.student.fit
+    mine = np.array_split(np.arange(len(data)), world_size())[rank()]
     parts: list[NDArray[np.float16]] = []
-    for part in student_maps(model, data, precision=config.student.fit.precision):
+    for part in student_maps(model, data.subset(mine), precision=fit.precision, scale=fit.scale):
         parts.append(part)
         if report:
-            report(sum(map(len, parts)), len(data))
-    path = run / maps_file(workshop, variants=of_variants).name
-    with replacing(path) as part_file:
-        np.save(part_file, np.concatenate(parts))
+            report(sum(map(len, parts)), len(mine))
+    _save(_part_of(path, rank()), np.concatenate(parts))
+    barrier()
+    if rank() == 0:
+        _save(path, np.concatenate([np.load(_part_of(path, number)) for number in range(world_size())]))
+        for number in range(world_size()):
+            _part_of(path, number).unlink()
     return path
+
+
+def _part_of(path: Path, number: int) -> Path:
+    """What one of several processes leaves for the first, which joins the parts."""
+    return path.with_suffix(f".part{number}.npy")
+
+
+def _save(path: Path, array: NDArray[np.float16]) -> None:
+    with replacing(path) as part:
+        np.save(part, array)
 
 
 def distill_student(
@@ -204,25 +224,18 @@ def prune_student(
     _claim(config.workshop, weights_digest(model), config.student.mixture, out, config.prune)
     cost: Cost | None = None
     if config.prune.cost == "latency":
-        cost = latency_cost(trace(model), config.workshop.size, out / "latency.json")
+        size = working_size(model, config.workshop.size, config.prune.scale)
+        cost = latency_cost(trace(model), size, out / "latency.json")
     sources = _sources(config.workshop, config.student.mixture)
     return prune_while_training(model, sources, config.prune, out, {"start": record}, cost, report)
 
 
 def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: Sequence[int], out: Path) -> GazeSpec:
-    """Bring a FastGaze checkpoint to given widths, trunk and hidden readout layers in order; returns its spec."""
+    """Bring a checkpoint to given widths, those of the trunk in the order of ``trunk_widths``; returns its spec."""
     model, record = _load(start)
-    spec = model.spec
-    if not isinstance(spec.trunk, VGGSpec):
-        raise ArgumentError(f"{start} is a {spec.architecture}; widths layer by layer are for VGG trunks")
-    depths = [len(block) for block in spec.trunk.blocks]
-    if len(widths) != sum(depths) or len(readout) != len(spec.readout) - 1:
-        raise ArgumentError(f"give {sum(depths)} widths and {len(spec.readout) - 1} readout widths for this network")
-    ends = np.cumsum([0, *depths])
-    blocks = tuple(tuple(widths[a:b]) for a, b in pairwise(ends))
-    wanted = replace(spec, trunk=replace(spec.trunk, blocks=blocks), readout=(*readout, 1))
+    wanted = with_widths(model.spec, widths, readout)
     sources = _sources(config.workshop, config.student.mixture)
-    narrow_to(model, wanted, sources)
+    narrow_to(model, wanted, sources, precision=config.prune.precision)
     save_checkpoint(model, out, {"start": record, "narrowed": {"widths": list(widths), "readout": list(readout)}})
     return wanted
 
@@ -265,7 +278,9 @@ def _fit(
 ) -> FitResult:
     workshop = config.workshop
     sources = _sources(workshop, mixture)
-    record = record | {"data": [workshop.pretraining, *workshop.eye_tracking], "mixture": asdict(mixture)}
+    height, width = working_size(model, workshop.size, settings.scale)
+    record = record | {"data": workshop.trained_on(mixture.mixed_shapes > 0), "mixture": asdict(mixture)}
+    record |= {"working_pixels": height * width}
     result = fit_student(model, workshop, sources, settings, out, record, report)
     write_json(out / "result.json", asdict(result))
     say(f"{out.name}: validation loss {result.best_loss:.4f} at step {result.best_step} of {result.step}")

@@ -63,6 +63,10 @@ class Workshop:
         """A set at the working size."""
         return prepare(self.load(name), name + self._suffix, self.size, self.cache)
 
+    def trained_on(self, mixed_shapes: bool = False) -> list[str]:
+        """Names of the sets that a student learns from, for its record."""
+        return [self.pretraining, *self.eye_tracking, *(self.mixed_shapes if mixed_shapes else ())]
+
     @cached_property
     def large(self) -> PreparedSet:
         """The pre-training set."""

@@ -58,7 +58,8 @@ def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, 
     model, record = load_checkpoint(checkpoint)
     if not isinstance(model, GazeModel):
         raise ExportError(f"{checkpoint} holds a {model.spec.architecture}, which predicts no gaze; nothing to export")
-    size = WorkingSize(pixels=pixels or int(record.get("working_pixels", WorkingSize.pixels)))
+    pixels = pixels or int(record.get("working_pixels", WorkingSize.pixels))
+    size = WorkingSize(pixels=pixels, stride=model.stride)
     scores = record.get("scores", {})
     facts = Facts(name, scores, str(record.get("data", "")), str(record.get("licence", "Apache-2.0")), size)
     return model, facts

@@ -72,7 +72,7 @@ def maps(
     settings = _read(config)
     from fastgaze.training.stages import map_large_set
 
-    with progress() as bar:
+    with processes(), progress() as bar:
         task = bar.add_task(run.name, total=None)
         path = map_large_set(settings, run, variants, lambda done, total: bar.update(task, completed=done, total=total))
     print_result({"maps": str(path)}, json)
