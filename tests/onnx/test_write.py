@@ -16,9 +16,9 @@ from fastgaze.networks import TrainingRecord
 from fastgaze.onnx.write import PARITY, Facts, check_parity, export_int8, export_onnx
 from fastgaze.runtime.card import WorkingSize, read_card
 from fastgaze.runtime.predictor import load
-from tests.small_models import DENSE, PLAIN, bright_model, random_model
+from tests.small_models import DENSE, LITE, PLAIN, bright_model, random_model
 
-SPECS = pytest.mark.parametrize("spec", [PLAIN, DENSE], ids=lambda spec: spec.architecture)
+SPECS = pytest.mark.parametrize("spec", [PLAIN, DENSE, LITE], ids=lambda spec: spec.architecture)
 
 
 @SPECS
@@ -37,9 +37,11 @@ def test_the_graph_is_plain(spec: GazeSpec, tmp_path: Path) -> None:
     export_onnx(random_model(spec), path, Facts("m"), half=False)
     graph = onnx.load(path).graph
     kinds = collections.Counter(node.op_type for node in graph.node)
-    assert set(kinds) <= {"Conv", "Relu", "PRelu", "MaxPool", "AveragePool", "BatchNormalization", "Concat"}
+    plain = {"Conv", "Relu", "PRelu", "MaxPool", "AveragePool", "BatchNormalization", "Concat"}
+    # A mobile trunk has ReLU6 (Clip, whose bounds are constants), additions, and one upsampling.
+    assert set(kinds) <= (plain if spec is not LITE else {"Conv", "PRelu", "Clip", "Constant", "Add", "Resize"})
     # Only the BatchNorms that come before a ReLU and a convolution stay: one per dense layer, one per transition.
-    assert kinds["BatchNormalization"] == (0 if spec is PLAIN else 6 + 2)
+    assert kinds["BatchNormalization"] == (6 + 2 if spec is DENSE else 0)
     assert [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim] == [
         "n",
         "",

@@ -20,7 +20,8 @@ from fastgaze.networks.checkpoint import untrained
 from fastgaze.networks.vgg import VGG
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.predictor import load
-from fastgaze.training.finetune import OwnSettings, Start, prepare_own, shared_sizes, train_own
+from fastgaze.training.datasets import shared_sizes
+from fastgaze.training.finetune import OwnSettings, Start, prepare_own, train_own
 from fastgaze.training.fit import FitSettings
 from tests.app.test_cli_pictures import run
 from tests.training.helpers import TINY, bright_squares, tiny_model

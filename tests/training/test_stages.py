@@ -211,7 +211,9 @@ def test_a_student_teaches_beside_the_ensemble_with_maps_that_know_no_left_and_r
     large = config.workshop.large
     symmetric = replace(large, center_bias=np.zeros((4, 4), np.float32))
     mirrored = replace(symmetric, images=np.ascontiguousarray(large.images[:, :, ::-1]))
-    plain, other = (np.concatenate(list(student_densities(tiny_model(), data))) for data in (symmetric, mirrored))
+    plain, other = (
+        np.concatenate(list(student_densities(tiny_model(), data, RECORD))) for data in (symmetric, mirrored)
+    )
     np.testing.assert_allclose(other[:, :, ::-1], plain, rtol=2e-2, atol=1e-3)
 
 

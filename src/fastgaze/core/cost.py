@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from fastgaze.core.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, Spec, Trunk, VGGSpec
+from fastgaze.core.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, LiteSpec, Spec, Trunk, VGGSpec
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,9 @@ class Layer:
     """One convolution.
 
     height, width: of its output. parameters: its own and those of the normalisation and activation that
-    belong to it.
+    belong to it. maps_in: that each of its filters reads, 1 for a depthwise convolution.
+    new: whether its maps are its own. Those of a depthwise convolution are its input's, and those that are added to
+    others are theirs: they can only be removed together.
     """
 
     name: str
@@ -21,6 +23,7 @@ class Layer:
     height: int
     width: int
     parameters: int
+    new: bool = True
 
     @property
     def flops(self) -> int:
@@ -47,15 +50,21 @@ def parameters(spec: Spec) -> int:
 
 
 def prunable_maps(spec: Spec) -> int:
-    """Outputs of all convolutions, as the paper counts them: the one output map, which must stay, is among them."""
-    return sum(layer.maps for layer in layers(spec, _ANY_SIZE))
+    """Maps of all convolutions, as the paper counts them: the one output map, which must stay, is among them."""
+    return sum(layer.maps for layer in layers(spec, _ANY_SIZE) if layer.new)
 
 
 _ANY_SIZE = (32, 32)  # where only widths matter
 
 
-def _conv(name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int) -> Layer:
-    return Layer(name, maps_in, maps, kernel, *size, parameters=maps_in * maps * kernel**2 + extra)
+def _conv(
+    name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int, new: bool = True
+) -> Layer:
+    return Layer(name, maps_in, maps, kernel, *size, parameters=maps_in * maps * kernel**2 + extra, new=new)
+
+
+def _cells(size: tuple[int, int], stride: int) -> tuple[int, int]:
+    return -(-size[0] // stride), -(-size[1] // stride)
 
 
 def _halve(size: tuple[int, int]) -> tuple[int, int]:
@@ -74,11 +83,15 @@ def _trunk(trunk: Trunk, size: tuple[int, int]) -> Iterator[Layer]:
             return _vgg(trunk, size)
         case DenseNetSpec():
             return _densenet(trunk, size)
+        case LiteSpec():
+            return _lite(trunk, size)
 
 
 def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[Layer]:
     maps_in = spec.trunk.outputs
-    size = (-(-size[0] // STRIDE), -(-size[1] // STRIDE))
+    if isinstance(spec.trunk, LiteSpec) and len(spec.trunk.taps) == 2:
+        yield _conv("readout1.deep", spec.trunk.taps[1], spec.readout[0], 1, _cells(size, 32), extra=0, new=False)
+    size = _cells(size, STRIDE)
     for i, maps in enumerate(spec.readout, 1):
         slopes = maps if spec.activation == "prelu" and i < len(spec.readout) else 0
         yield _conv(f"readout{i}", maps_in, maps, 1, size, extra=maps + slopes)
@@ -109,3 +122,20 @@ def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
             maps = trunk.transitions[b - 1]
             yield _conv(f"transition{b}.conv", maps_in, maps, 1, size, extra=2 * maps_in)
             maps_in, size = maps, _halve(size)
+
+
+def _lite(trunk: LiteSpec, size: tuple[int, int]) -> Iterator[Layer]:
+    size = _halve(size)
+    yield _conv("stem", 3, trunk.stem, 3, size, extra=2 * trunk.stem)
+    yield _conv("first.depthwise", 1, trunk.stem, 3, size, extra=2 * trunk.stem, new=False)
+    yield _conv("first.project", trunk.stem, trunk.first, 1, size, extra=2 * trunk.first)
+    maps_in = trunk.first
+    for s, stage in enumerate(trunk.stages, 1):
+        for b, width in enumerate(stage.expansions, 1):
+            name = f"stage{s}.block{b}"
+            yield _conv(f"{name}.expand", maps_in, width, 1, size, extra=2 * width)
+            if b == 1 and stage.stride == 2:
+                size = _halve(size)
+            yield _conv(f"{name}.depthwise", 1, width, stage.kernel, size, extra=2 * width, new=False)
+            yield _conv(f"{name}.project", width, stage.maps, 1, size, extra=2 * stage.maps, new=b == 1)
+            maps_in = stage.maps

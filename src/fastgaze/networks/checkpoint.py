@@ -61,6 +61,7 @@ class TrainingRecord:
     data: names of the sets that this stage trained on.
     teachers: runs whose soft targets this stage learned from.
     start: the record of the network that this stage began with.
+    precision: of the arithmetic in training.
     steps: of this stage, up to the parameters that were saved.
     loss: on the validation images, nats per fixation on the loss grid.
     details: more for readers, such as the stage's settings; no code depends on them.
@@ -74,6 +75,7 @@ class TrainingRecord:
     start: "TrainingRecord | None" = None
     backbone: BackboneRecord | None = None
     pruning: PruningRecord | None = None
+    precision: Literal["bf16", "fp32"] = "bf16"
     steps: int = 0
     seed: int = 0
     loss: float | None = None
@@ -203,6 +205,7 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
         teachers=tuple(mixture.get("teachers", ("teacher",) if mixture else ())),
         backbone=_untyped_backbone(values),
         pruning=_untyped_pruning(values.get("prune", {})),
+        precision=settings.get("precision", "bf16"),
         steps=fit.get("best_step") or values.get("prune", {}).get("step", 0),
         seed=settings.get("seed", 0),
         loss=fit.get("best_loss"),

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from fastgaze.core.spec import EnsembleSpec, GazeSpec
-from fastgaze.networks.gaze import GazeModel, Readout, Tail, make_trunk, pad_to_stride
+from fastgaze.networks.gaze import GazeModel, Readout, Tail, TwoScaleReadout, make_readout, make_trunk, pad_to_stride
 
 
 class Head(nn.Module):
     """A readout with its tail: what differs between the members of an ensemble."""
 
-    def __init__(self, readout: Readout, tail: Tail) -> None:
+    def __init__(self, readout: Readout | TwoScaleReadout, tail: Tail) -> None:
         super().__init__()
         self.readout, self.tail = readout, tail
 
@@ -33,10 +33,7 @@ class GazeEnsemble(nn.Module):
         member = spec.member
         self.member_architecture, self.activation = member.architecture, member.activation
         self.trunk = make_trunk(member.trunk)
-        maps = member.trunk.outputs
-        self.heads = nn.ModuleList(
-            Head(Readout(maps, member.readout, member.activation), Tail()) for _ in range(spec.members)
-        )
+        self.heads = nn.ModuleList(Head(make_readout(member), Tail()) for _ in range(spec.members))
 
     @classmethod
     def of(cls, models: Sequence[GazeModel]) -> "GazeEnsemble":

@@ -17,7 +17,7 @@ def list_models() -> list[str]:
 
 @overload
 def create_model(
-    architecture: Literal["fastgaze", "densegaze", "deepgaze2"], spec: Spec | None = None
+    architecture: Literal["fastgaze", "densegaze", "deepgaze2", "litegaze"], spec: Spec | None = None
 ) -> GazeModel: ...
 @overload
 def create_model(architecture: str, spec: Spec | None = None) -> Model: ...

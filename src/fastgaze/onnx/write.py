@@ -30,6 +30,8 @@ from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from onnx import ModelProto
 
 Array = npt.NDArray[np.float32]
@@ -192,21 +194,34 @@ def _rounded(model: GazeModel) -> GazeModel:
 
 def _folded(model: GazeModel) -> GazeModel:
     """A copy in evaluation mode in which every BatchNorm that alone reads a convolution is part of it."""
-    from torch import fx, nn
+    from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 
     model = copy.deepcopy(model).eval()
     network = model.network
+    for conv_name, norm_name in foldable(model).items():
+        convolution, norm = network.get_submodule(conv_name), network.get_submodule(norm_name)
+        assert isinstance(convolution, nn.Conv2d)
+        assert isinstance(norm, nn.BatchNorm2d)
+        network.set_submodule(conv_name, fuse_conv_bn_eval(convolution, norm))
+        network.set_submodule(norm_name, nn.Identity())
+    return model
+
+
+def foldable(model: GazeModel) -> dict[str, str]:
+    """Convolutions whose maps only a BatchNorm reads, and that BatchNorm: names within ``model.network``."""
+    from torch import fx, nn
+
+    network, found = model.network, {}
     for node in fx.symbolic_trace(network).graph.nodes:
-        if node.op != "call_module" or not isinstance(norm := network.get_submodule(node.target), nn.BatchNorm2d):
+        if node.op != "call_module" or not isinstance(network.get_submodule(node.target), nn.BatchNorm2d):
             continue
         (before,) = node.all_input_nodes
         if before.op != "call_module" or len(before.users) != 1:
             continue
-        if isinstance(convolution := network.get_submodule(before.target), nn.Conv2d):
-            network.set_submodule(before.target, fuse_conv_bn_eval(convolution, norm))
-            network.set_submodule(node.target, nn.Identity())
-    return model
+        if isinstance(network.get_submodule(before.target), nn.Conv2d):
+            found[str(before.target)] = str(node.target)
+    return found
 
 
 def _graph(model: GazeModel) -> "ModelProto":
@@ -214,11 +229,12 @@ def _graph(model: GazeModel) -> "ModelProto":
     import torch
 
     onnx = require("onnx", "train")
+    network, pads = _symmetric(model.network)
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "network.onnx"
         # The TorchScript exporter: the same nodes as the newer one, in 0.1 s instead of 9 and without onnxscript.
         torch.onnx.export(
-            model.network,
+            network,
             (torch.zeros(1, 3, 64, 96),),
             path,
             dynamo=False,
@@ -228,8 +244,39 @@ def _graph(model: GazeModel) -> "ModelProto":
             dynamic_axes={"image": {0: "n", 2: "height", 3: "width"}, "saliency": {0: "n", 2: "rows", 3: "columns"}},
         )
         graph: ModelProto = onnx.load(path)
+    _set_pads(graph, pads)
     onnx.checker.check_model(graph)
     return graph
+
+
+def _symmetric(network: "nn.Module") -> tuple["nn.Module", dict[int, list[int]]]:
+    """A copy whose convolutions pad by themselves, alike on both sides, and the pads that those must have instead.
+
+    By number of the convolution in the order of execution: top, left, bottom, right. torch has no convolution with
+    asymmetric padding and ONNX has, so that a pass over the maps is saved.
+    """
+    from torch import fx, nn
+
+    network, pads = copy.deepcopy(network), dict[int, list[int]]()
+    calls = [node for node in fx.symbolic_trace(network).graph.nodes if node.op == "call_module"]
+    convolutions = [node for node in calls if isinstance(network.get_submodule(node.target), nn.Conv2d)]
+    for number, node in enumerate(convolutions):
+        convolution, before = network.get_submodule(node.target), node.args[0]
+        assert isinstance(convolution, nn.Conv2d)
+        pad = network.get_submodule(before.target) if before.op == "call_module" else None
+        if isinstance(pad, nn.ZeroPad2d):
+            left, right, top, bottom = pad.padding
+            pads[number] = [top, left, bottom, right]
+            network.set_submodule(before.target, nn.Identity())
+            convolution.padding = (convolution.kernel_size[0] // 2, convolution.kernel_size[1] // 2)
+    return network, pads
+
+
+def _set_pads(model: "ModelProto", pads: Mapping[int, list[int]]) -> None:
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    for number, sides in pads.items():
+        (own,) = (attribute for attribute in convolutions[number].attribute if attribute.name == "pads")
+        own.ints[:] = sides
 
 
 @contextmanager

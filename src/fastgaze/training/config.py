@@ -23,16 +23,19 @@ class Mixture:
     """What a student learns from.
 
     eye_tracking: share of eye-tracking images, the paper's 0.1.
-    teacher: in the large set, share of the soft targets in what is learned; the rest are the set's own fixations.
+    teacher: in the large set, share of the soft targets in what is learned; the rest are the set's own
+        fixations. 0 needs no teacher.
     teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their soft targets are averaged.
     variants: share of the large set's places in a batch that go to variants of its images (drawings, noise and such),
         with the soft targets that ``teachers`` gave these; those have no fixations.
+    mixed_shapes: share of images from the sets of mixed shapes, with their fixations.
     """
 
     eye_tracking: float = 0.1
     teacher: float = 0.5
     teachers: tuple[str, ...] = ("teacher",)
     variants: float = 0.0
+    mixed_shapes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class PruneSettings:
     objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
     cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
     frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
+    precision, scale: as in ``FitSettings``; a latency is that of images so scaled.
     """
 
     marks: tuple[float, ...] = ()
@@ -93,6 +97,8 @@ class PruneSettings:
     optimizer: Literal["adam", "sgd"] = "sgd"
     learning_rate: float = 0.0025
     batch: int = 8
+    precision: Literal["bf16", "fp32"] = "bf16"
+    scale: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -3,9 +3,11 @@
 ``PreparedSet`` is one set; ``Workshop`` holds those of the paper in their roles, and says where runs keep their files.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import log
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,9 +19,10 @@ from torch import Tensor, nn
 from fastgaze.core.center_bias import GRID, fit_center_bias
 from fastgaze.core.errors import DataError
 from fastgaze.core.files import replacing
+from fastgaze.core.spec import STRIDE
 from fastgaze.data import formats
-from fastgaze.data.fixations import FixationSet, held_out
-from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD
+from fastgaze.data.fixations import FixationSet, Size, held_out
+from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize
 from fastgaze.training.runs import differences, names_digest, read_json, write_json
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -118,6 +121,34 @@ def channels_last(module: Module) -> Module:
     return module.to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
 
 
+MOST_SQUEEZE = 1.2  # a rare shape joins a common one if no side changes by more than this factor
+
+
+def shared_sizes(sizes: Sequence[Size], least: int) -> list[Size]:
+    """The working size of every image; one that fewer than ``least`` images have gives way to a similar common one.
+
+    Otherwise a batch of a rare shape would hold the same few images several times.
+    """
+    common = [size for size, count in Counter(sizes).items() if count >= least]
+
+    def misfit(size: Size, other: Size) -> float:
+        return max(abs(log(a / b)) for a, b in zip(size, other, strict=True))
+
+    def settle(size: Size) -> Size:
+        best = min(common, key=lambda other: misfit(size, other), default=size)
+        return best if misfit(size, best) <= log(MOST_SQUEEZE) else size
+
+    return [size if size in common else settle(size) for size in sizes]
+
+
+def by_size(sizes: Sequence[Size], chosen: NDArray[np.bool_]) -> Iterator[tuple[Size, NDArray[np.int64]]]:
+    """Each size that some of the ``chosen`` images have, smallest first, with the indices of these images."""
+    for size in sorted(set(sizes)):
+        indices = np.flatnonzero(chosen & np.array([other == size for other in sizes]))
+        if len(indices):
+            yield size, indices
+
+
 @dataclass(frozen=True)
 class Workshop:
     """The data in the roles of the paper, and the folder of caches and runs.
@@ -126,7 +157,9 @@ class Workshop:
     pretraining: the large set (SALICON) that students are distilled on.
     validation: images to stop and choose on, the first ``validation_images`` of them.
     eye_tracking: the small sets; a tenth of each, by a hash of the name, is kept out of everything.
-    size: (height, width) that all images are scaled to.
+    mixed_shapes: further eye-tracking sets whose images keep their shapes, at about the area of ``size``; a tenth is
+        kept out of them too.
+    size: (height, width) that all other images are scaled to.
     limit: use at most this many images of each set; 0 for all.
     """
 
@@ -135,6 +168,7 @@ class Workshop:
     pretraining: str = "salicon/train"
     validation: str = "salicon/val"
     eye_tracking: tuple[str, ...] = ("osie", "eyecrowd")
+    mixed_shapes: tuple[str, ...] = ()
     format: str = "auto"
     size: tuple[int, int] = (240, 320)
     limit: int = 0
@@ -144,11 +178,6 @@ class Workshop:
     def cache(self) -> Path:
         """Decoded images and features."""
         return self.runs / "cache"
-
-    @property
-    def sets(self) -> tuple[str, ...]:
-        """Names of the sets that students are trained on."""
-        return (self.pretraining, *self.eye_tracking)
 
     @property
     def _suffix(self) -> str:
@@ -178,6 +207,31 @@ class Workshop:
             bias = dataset_center_bias(data.subset(kept))
             sets.append(replace(self.prepared(name).subset(kept), center_bias=bias))
         return sets
+
+    @cached_property
+    def shaped(self) -> list[PreparedSet]:
+        """The sets of mixed shapes without the images that are kept out, one part for each working size."""
+        return [part for name in self.mixed_shapes for part in self._shaped_parts(name, kept_out=False)]
+
+    def kept_out(self) -> dict[str, list[PreparedSet]]:
+        """What is kept out of every eye-tracking set, by its name, with the centre bias of the other images."""
+        found = {}
+        for name, kept in zip(self.eye_tracking, self.small, strict=True):
+            out = np.flatnonzero(held_out(self.load(name).names))
+            found[name] = [replace(self.prepared(name).subset(out), center_bias=kept.center_bias)]
+        return found | {name: self._shaped_parts(name, kept_out=True) for name in self.mixed_shapes}
+
+    def _shaped_parts(self, name: str, kept_out: bool) -> list[PreparedSet]:
+        data = self.load(name)
+        out = held_out(data.names)
+        bias = dataset_center_bias(data.subset(~out))
+        working = WorkingSize(pixels=self.size[0] * self.size[1], stride=2 * STRIDE)
+        sizes = shared_sizes([working(data.size(i)) for i in range(len(data))], least=16)
+        role = f"{name}{self._suffix}-{'kept-out' if kept_out else 'training'}"
+        return [
+            replace(prepare(data.subset(chosen), role, size, self.cache), center_bias=bias)
+            for size, chosen in by_size(sizes, out == kept_out)
+        ]
 
     @cached_property
     def validation_set(self) -> PreparedSet:

@@ -5,10 +5,8 @@ centre bias becomes that of the data, since it belongs to the viewers and their 
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import log
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,7 @@ from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.cost import flops
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.progress import Progress, silent
-from fastgaze.core.spec import STRIDE
+from fastgaze.core.spec import STRIDE, spec_on
 from fastgaze.data.fixations import FixationSet, Size, held_out
 from fastgaze.networks.backbones import load_backbone
 from fastgaze.networks.checkpoint import BackboneRecord, Json, TrainingRecord, load_gaze_model
@@ -29,14 +27,12 @@ from fastgaze.onnx.read import reopen
 from fastgaze.runtime.card import WorkingSize
 from fastgaze.runtime.zoo import read_model
 from fastgaze.training.config import PruneSettings
-from fastgaze.training.datasets import PreparedSet, dataset_center_bias, normalise, prepare
+from fastgaze.training.datasets import PreparedSet, by_size, dataset_center_bias, normalise, prepare, shared_sizes
 from fastgaze.training.fit import FitSettings, device, validate
 from fastgaze.training.prune import REFERENCE, prune_while_training
 from fastgaze.training.runs import Facts, claim, write_json
 from fastgaze.training.stream import Source, fixation_source, weighted
 from fastgaze.training.student import fit_network
-
-MOST_SQUEEZE = 1.2  # a rare shape joins a common one if no side changes by more than this factor
 
 
 @dataclass(frozen=True)
@@ -140,7 +136,10 @@ def train_own(
 
 
 def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path, stride: int = STRIDE) -> OwnData:
-    """Split by the hash of the name, decode every image at its working size, fit the training images' centre bias."""
+    """Split by the hash of the name, decode every image at its working size, fit the training images' centre bias.
+
+    stride: of the network, of which the sides of working sizes are multiples.
+    """
     held = held_out(data.names, settings.validation_share)
     if held.all() or not held.any():
         raise DataError(
@@ -153,31 +152,12 @@ def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path, stride: i
 
     def parts(chosen: NDArray[np.bool_], role: str) -> list[PreparedSet]:
         made = []
-        for size in sorted(set(sizes)):
-            indices = np.flatnonzero(chosen & np.array([s == size for s in sizes]))
-            if len(indices):
-                subset = data.subset(indices)
-                made.append(replace(prepare(subset, f"{role}-{_digest(subset)}", size, cache), center_bias=bias))
+        for size, indices in by_size(sizes, chosen):
+            subset = data.subset(indices)
+            made.append(replace(prepare(subset, f"{role}-{_digest(subset)}", size, cache), center_bias=bias))
         return made
 
     return OwnData(parts(~held, "training"), parts(held, "validation"), bias)
-
-
-def shared_sizes(sizes: Sequence[Size], least: int) -> list[Size]:
-    """The working size of every image; one that fewer than ``least`` images have gives way to a similar common one.
-
-    Otherwise a batch of a rare shape would hold the same few images several times.
-    """
-    common = [size for size, count in Counter(sizes).items() if count >= least]
-
-    def misfit(size: Size, other: Size) -> float:
-        return max(abs(log(a / b)) for a, b in zip(size, other, strict=True))
-
-    def settle(size: Size) -> Size:
-        best = min(common, key=lambda other: misfit(size, other), default=size)
-        return best if misfit(size, best) <= log(MOST_SQUEEZE) else size
-
-    return [size if size in common else settle(size) for size in sizes]
 
 
 def center_bias_loss(sources: Sequence[Source]) -> float:
@@ -190,7 +170,7 @@ def _begin(start: Start) -> tuple[GazeModel, TrainingRecord | None]:
     """The network that training begins with and its record; a new one has none."""
     if start.network is None:
         torch.manual_seed(0)
-        model = create_model(start.architecture)
+        model = create_model(start.architecture, spec_on(start.architecture, start.backbone))
         assert isinstance(model, GazeModel)  # only checkpoints hold ensembles
         return model, None
     return load_gaze_model(start.network) if start.network.endswith(".safetensors") else reopen(start.network)
@@ -220,6 +200,7 @@ def _record(
         (name,),
         start=start,
         backbone=None if start is None else start.backbone,
+        precision=settings.fit.precision,
         seed=settings.fit.seed,
         details={"images": own.images, "fit": asdict(settings.fit)},
     )

@@ -7,7 +7,7 @@ gives the same parameters as a run that was not.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,8 +94,8 @@ def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16", scal
     """Cross-entropy of each image of a batch (N,), in nats per fixation on the loss grid; ``scale`` as in settings."""
     place = device()
     inputs = batch.inputs.to(place, memory_format=torch.channels_last)
-    if scale != 1:
-        size = scaled_size((inputs.shape[2], inputs.shape[3]), scale, input_stride(model))
+    shape = (inputs.shape[-2], inputs.shape[-1])
+    if (size := working_size(model, shape, scale)) != shape:
         inputs = nn.functional.interpolate(inputs, size, mode="bilinear", antialias=True)
     reduced = torch.autocast(place.type, torch.bfloat16) if precision == "bf16" else nullcontext()
     with reduced:
@@ -103,12 +103,14 @@ def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16", scal
     return cross_entropy(log_density, batch.targets.to(place))
 
 
-def input_stride(model: nn.Module) -> int:
-    """What both sides of the images must be multiples of, whether or not other processes train along."""
+def working_size(model: nn.Module, size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """(height, width) at which ``model`` sees inputs of ``size``; stored features are seen as they are."""
     network = model.module if isinstance(model, DistributedDataParallel) else model
-    if not isinstance(network, GazeModel | GazeEnsemble):
-        raise ArgumentError("scale is for networks that see images; a readout that learns from stored features needs 1")
-    return network.stride
+    if isinstance(network, GazeModel | GazeEnsemble):
+        return scaled_size(size, scale, network.stride)
+    if scale != 1:
+        raise ArgumentError(f"scale = {scale:g} is for networks that see images; stored features cannot be scaled")
+    return size
 
 
 @torch.no_grad()
@@ -158,6 +160,7 @@ class Fit:
     """One run; ``run`` starts it or continues where it was.
 
     save_best: called whenever the model holds better parameters than ever before, with where that was.
+    watched: further sets by name whose losses are logged at every validation; they decide nothing.
     """
 
     def __init__(
@@ -168,8 +171,10 @@ class Fit:
         settings: FitSettings,
         folder: Path,
         save_best: Callable[[FitResult], None] | None = None,
+        watched: Mapping[str, Sequence[Source]] | None = None,
     ) -> None:
         self.model = channels_last(model.to(device()))
+        self._watched = watched or {}
         self.settings, self.validation, self.folder = settings, validation, folder
         self._stream = Stream(sources, settings.batch, settings.seed, settings.flips)
         self._optimizer = make_optimizer(model, settings)
@@ -204,7 +209,7 @@ class Fit:
         log.training(self.step, loss, rate)
         progress(self.step, self.settings.steps, f"loss {loss:.3f}")
         if self.step % self.settings.validate_every == 0 or self.step == self.settings.steps:
-            log.validation(self.step, self._validate())
+            log.validation(self.step, *self._validate())
 
     def _update(self, wrapped: nn.Module, batch: Batch, rate: float) -> float:
         train_mode(self.model)
@@ -220,11 +225,13 @@ class Fit:
             self._mean[name].lerp_(parameter.detach(), 1 - keep)
         return float(loss.detach())
 
-    def _validate(self) -> float:
+    def _validate(self) -> tuple[float, dict[str, float]]:
+        """Losses of the validation set, which decides what is best, and of the watched sets."""
         current = {name: parameter.detach().clone() for name, parameter in self._trained()}
         candidate = self._mean or current
         self.model.load_state_dict(candidate, strict=False)
-        loss = validate(self.model, self.validation, self.settings.precision, scale=self.settings.scale)
+        loss = self._loss(self.validation)
+        watched = {name: self._loss(sources) for name, sources in self._watched.items()}
         if loss < self.best_loss:
             self.best_loss, self.best_step, self._bad = loss, self.step, 0
             self._best = {name: tensor.clone() for name, tensor in candidate.items()}
@@ -233,7 +240,10 @@ class Fit:
         else:
             self._bad += 1
         self.model.load_state_dict(current, strict=False)
-        return loss
+        return loss, watched
+
+    def _loss(self, sources: Source | Sequence[Source]) -> float:
+        return validate(self.model, sources, self.settings.precision, scale=self.settings.scale)
 
     def _finished(self) -> bool:
         return self.step >= self.settings.steps or self._bad >= self.settings.patience

@@ -4,9 +4,10 @@ One run gives many points of the front: whenever the cost falls below the next m
 kept, to be fine-tuned by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import accumulate, pairwise
+from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,7 @@ import torch
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.progress import Progress, silent
-from fastgaze.core.spec import GazeSpec, VGGSpec
+from fastgaze.core.spec import GazeSpec, LiteSpec, LiteStage, Trunk, VGGSpec
 from fastgaze.networks.checkpoint import Json, PruningRecord, TrainingRecord, load_gaze_model, save_checkpoint
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.layers import latency_cost
@@ -35,7 +36,7 @@ from fastgaze.pruning import run as run_pruning
 from fastgaze.pruning.objective import GIGA
 from fastgaze.training.config import NO_FROZEN_COST, Config, PruneSettings
 from fastgaze.training.datasets import channels_last
-from fastgaze.training.fit import FitSettings, device, make_optimizer, per_image_loss, train_mode
+from fastgaze.training.fit import FitSettings, device, make_optimizer, per_image_loss, train_mode, working_size
 from fastgaze.training.runs import weights_digest
 from fastgaze.training.soft_targets import distillation_sources
 from fastgaze.training.stream import Source, Stream
@@ -54,32 +55,70 @@ def prune_student(config: Config, start: Path, out: Path, progress: Progress = s
     claim_student(workshop, weights_digest(model), mixture, out, config.prune)
     cost: Cost | None = None
     if config.prune.cost == "latency":
-        cost = latency_cost(trace(model), workshop.size, out / "latency.json", progress)
-    record = replace(next_record("prune", workshop, model, earlier), teachers=mixture.teachers)
+        size = working_size(model, workshop.size, config.prune.scale)
+        cost = latency_cost(trace(model), size, out / "latency.json", progress)
+    pixels = prod(working_size(model, workshop.size, config.prune.scale))
+    record = replace(next_record("prune", workshop, mixture, model, earlier), working_pixels=pixels)
     sources = distillation_sources(workshop, mixture)
     return prune_while_training(model, sources, config.prune, out, record, cost, progress)
 
 
 def narrow_student(config: Config, start: Path, widths: Sequence[int], readout: Sequence[int], out: Path) -> GazeSpec:
-    """Bring a FastGaze checkpoint to given widths, trunk and hidden readout layers in order; returns its spec."""
+    """Bring a checkpoint to given widths, those of the trunk in the order of ``trunk_widths``; returns its spec."""
     model, earlier = load_gaze_model(start)
-    wanted = _with_widths(model.spec, widths, readout)
+    wanted = with_widths(model.spec, widths, readout)
     workshop, mixture = config.workshop, config.student.mixture
-    narrow_to(model, wanted, distillation_sources(workshop, mixture))
-    record = next_record("narrow", workshop, model, earlier)
+    narrow_to(model, wanted, distillation_sources(workshop, mixture), precision=config.prune.precision)
+    record = next_record("narrow", workshop, mixture, model, earlier)
     details: dict[str, Json] = {"widths": list(widths), "readout": list(readout)}
-    save_checkpoint(model, out, replace(record, teachers=mixture.teachers, details=details))
+    save_checkpoint(model, out, replace(record, precision=config.prune.precision, details=details))
     return wanted
 
 
-def _with_widths(spec: GazeSpec, widths: Sequence[int], readout: Sequence[int]) -> GazeSpec:
-    if not isinstance(spec.trunk, VGGSpec):
-        raise ArgumentError(f"the network is a {spec.architecture}; widths layer by layer are for VGG trunks")
-    depths = [len(block) for block in spec.trunk.blocks]
-    if len(widths) != sum(depths) or len(readout) != len(spec.readout) - 1:
-        raise ArgumentError(f"give {sum(depths)} widths and {len(spec.readout) - 1} readout widths for this network")
-    blocks = tuple(tuple(widths[a:b]) for a, b in pairwise(accumulate(depths, initial=0)))
-    return replace(spec, trunk=replace(spec.trunk, blocks=blocks), readout=(*readout, 1))
+def trunk_widths(trunk: Trunk) -> list[int]:
+    """In order: of VGG every convolution; of a mobile trunk stem, first block, and each stage's maps and expansions."""
+    if isinstance(trunk, VGGSpec):
+        return [width for block in trunk.blocks for width in block]
+    if isinstance(trunk, LiteSpec):
+        stages = (width for stage in trunk.stages for width in (stage.maps, *stage.expansions))
+        return [trunk.stem, trunk.first, *stages]
+    raise ArgumentError("widths layer by layer are for VGG and mobile trunks, not for a DenseNet")
+
+
+def with_widths(spec: GazeSpec, widths: Sequence[int], readout: Sequence[int]) -> GazeSpec:
+    """The same network with other widths: of the trunk as ``trunk_widths`` gives them, of the hidden readout layers."""
+    wanted = len(trunk_widths(spec.trunk)), len(spec.readout) - 1
+    if (len(widths), len(readout)) != wanted:
+        raise ArgumentError(f"give {wanted[0]} widths and {wanted[1]} readout widths for this network")
+    numbers = iter(widths)
+    return replace(spec, trunk=_filled(spec.trunk, numbers), readout=(*readout, 1))
+
+
+def _filled(trunk: Trunk, numbers: Iterator[int]) -> Trunk:
+    if isinstance(trunk, VGGSpec):
+        return replace(trunk, blocks=tuple(tuple(islice(numbers, len(block))) for block in trunk.blocks))
+    assert isinstance(trunk, LiteSpec)
+    stem, first = islice(numbers, 2)
+    stages = (
+        LiteStage(stage.kernel, stage.stride, next(numbers), tuple(islice(numbers, len(stage.expansions))))
+        for stage in trunk.stages
+    )
+    return LiteSpec(stem, first, tuple(stages), trunk.padding)
+
+
+def layer_widths(spec: GazeSpec) -> dict[str, int]:
+    """Width of every layer that makes maps of its own, by its name in the traced network, but for the output map."""
+    trunk, names = spec.trunk, dict[str, int]()
+    if isinstance(trunk, VGGSpec):
+        names |= {f"trunk.conv{b}_{c}": w for b, ws in enumerate(trunk.blocks, 1) for c, w in enumerate(ws, 1)}
+    if isinstance(trunk, LiteSpec):
+        names |= {"trunk.stem.conv": trunk.stem, "trunk.first.project.conv": trunk.first}
+        for s, stage in enumerate(trunk.stages):
+            names[f"trunk.stages.{s}.0.project.conv"] = stage.maps
+            names |= {f"trunk.stages.{s}.{b}.expand.conv": width for b, width in enumerate(stage.expansions)}
+    two_scales = isinstance(trunk, LiteSpec) and len(trunk.taps) == 2
+    readout = "readout.layers" if two_scales else "readout"
+    return names | {f"{readout}.conv{i}": width for i, width in enumerate(spec.readout[:-1], 1)}
 
 
 def make_objective(settings: PruneSettings, unit: float = GIGA) -> Objective:
@@ -132,7 +171,7 @@ def prune_while_training(
         train_mode(model)
         optimizer.zero_grad(set_to_none=True)
         with pruner.observe():
-            loss = per_image_loss(model, stream.batch(k)).mean()
+            loss = per_image_loss(model, stream.batch(k), settings.precision, settings.scale).mean()
             loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return float(loss.detach())
@@ -165,7 +204,9 @@ class _Snapshots:
         self, model: GazeModel, settings: PruneSettings, folder: Path, record: TrainingRecord, in_milliseconds: bool
     ) -> None:
         self._model, self._folder, self._objective = model, folder, settings.objective
-        self._record = replace(record, seed=settings.seed, details={"prune": asdict(settings)})
+        self._record = replace(
+            record, seed=settings.seed, precision=settings.precision, details={"prune": asdict(settings)}
+        )
         self._marks = {f"{mark:g}": mark for mark in sorted(settings.marks, reverse=True)}
         self._name: Literal["GFLOP", "ms"] = "ms" if in_milliseconds else "GFLOP"
         self.unit = 1.0 if in_milliseconds else GIGA  # of the marks, in that of the cost
@@ -200,7 +241,14 @@ class _Snapshots:
         return self._folder / f"{name}.safetensors"
 
 
-def narrow_to(model: GazeModel, spec: GazeSpec, sources: Sequence[Source], steps: int = 32, batch: int = 8) -> None:
+def narrow_to(
+    model: GazeModel,
+    spec: GazeSpec,
+    sources: Sequence[Source],
+    steps: int = 32,
+    batch: int = 8,
+    precision: str = "bf16",
+) -> None:
     """Bring every layer to the width it has in ``spec``, the maps that cost least loss going first; nothing is trained.
 
     For widths that fit an engine's blocks: pruning finds about how wide a layer must be, this makes it exact.
@@ -211,9 +259,7 @@ def narrow_to(model: GazeModel, spec: GazeSpec, sources: Sequence[Source], steps
     for step in range(steps):
         train_mode(model)
         with pruner.observe():
-            per_image_loss(model, stream.batch(step)).mean().backward()  # type: ignore[no-untyped-call]
+            loss = per_image_loss(model, stream.batch(step), precision).mean()
+            loss.backward()  # type: ignore[no-untyped-call]
     model.zero_grad(set_to_none=True)
-    assert isinstance(spec.trunk, VGGSpec)
-    convs = {f"trunk.conv{b}_{c}": w for b, ws in enumerate(spec.trunk.blocks, 1) for c, w in enumerate(ws, 1)}
-    readout = {f"readout.conv{i}": w for i, w in enumerate(spec.readout[:-1], 1)}
-    pruner.narrow(convs | readout)
+    pruner.narrow(layer_widths(spec))

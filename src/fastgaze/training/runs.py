@@ -50,6 +50,12 @@ def processes() -> Iterator[None]:
             distributed.destroy_process_group()
 
 
+def barrier() -> None:
+    """Wait for the other processes, if there are any."""
+    if distributed.is_initialized():
+        distributed.barrier()
+
+
 def rank() -> int:
     """Number of this process, from 0."""
     return distributed.get_rank() if distributed.is_initialized() else 0
@@ -194,7 +200,7 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
 
 
 class RunLog:
-    """Appends to a run's ``log.csv`` and ``validation.csv`` and to TensorBoard; only the main process writes."""
+    """Appends to a run's CSV files (log, validation, watched) and to TensorBoard; only the main process writes."""
 
     def __init__(self, folder: Path, main: bool = True, every: int = 10) -> None:
         self._every, self._sum, self._count = every, 0.0, 0
@@ -205,6 +211,7 @@ class RunLog:
             folder.mkdir(parents=True, exist_ok=True)
             self._files["log"] = _append(folder / "log.csv", "step,loss,learning_rate,seconds")
             self._files["validation"] = _append(folder / "validation.csv", "step,loss,seconds")
+            self._files["watched"] = _append(folder / "watched.csv", "step,set,loss")
             self._board = _board(folder)
 
     def training(self, step: int, loss: float, rate: float) -> None:
@@ -216,10 +223,12 @@ class RunLog:
             self._draw("loss/training", mean, step)
             self._sum, self._count = 0.0, 0
 
-    def validation(self, step: int, loss: float) -> None:
-        """Loss on the validation images."""
+    def validation(self, step: int, loss: float, watched: Mapping[str, float]) -> None:
+        """Loss on the validation images, and by name on sets that are only watched."""
         self._write("validation", f"{step},{loss:.6f},{time.monotonic() - self._started:.1f}")
         self._draw("loss/validation", loss, step)
+        for name, value in watched.items():
+            self._write("watched", f"{step},{name},{value:.6f}")
 
     def close(self) -> None:
         """Flush and close all files."""

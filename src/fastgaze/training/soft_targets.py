@@ -7,24 +7,28 @@ its images; that of variants also after their kinds.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import replacing
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import VGGSpec
-from fastgaze.networks.checkpoint import load_gaze_model
+from fastgaze.networks.checkpoint import TrainingRecord, load_gaze_model
 from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.networks.gaze import GazeModel
+from fastgaze.runtime.card import WorkingSize
 from fastgaze.training import variants
 from fastgaze.training.config import Config, Mixture
 from fastgaze.training.datasets import PreparedSet, Workshop, channels_last, normalise
 from fastgaze.training.features import Features, restore_taps
 from fastgaze.training.fit import device
+from fastgaze.training.runs import barrier, rank, world_size
 from fastgaze.training.stream import Source, fixation_source, weighted
 
 SoftTargets = NDArray[np.float16]
@@ -41,19 +45,32 @@ def write_soft_targets(config: Config, run: Path, of_variants: bool = False, pro
     """Let the best student of the folder ``run`` predict the large set, so that others can learn from it.
 
     of_variants: predict drawings, noise and other changed versions of the images instead.
+    The student sees the images as in its training, in precision and size. Under ``torchrun`` processes share the work.
     Returns the file of the soft targets.
     """
     data = config.workshop.large
     if of_variants:
         data = replace(data, images=variants.variant_images(data, config.workshop.cache))
-    model, _ = load_gaze_model(run / "best.safetensors")
-    parts: list[SoftTargets] = []
-    for part in student_densities(model, data):
-        parts.append(part)
-        progress(sum(map(len, parts)), len(data), run.name)
     path = run / soft_targets_file(config.workshop, of_variants=of_variants).name
-    _save(path, np.concatenate(parts))
+    model, record = load_gaze_model(run / "best.safetensors")
+    mine = data.subset(np.array_split(np.arange(len(data)), world_size())[rank()])
+    parts: list[SoftTargets] = []
+    for part in student_densities(model, mine, record):
+        parts.append(part)
+        progress(sum(map(len, parts)), len(mine), run.name)
+    _save(_part_of(path, rank()), np.concatenate(parts))
+    barrier()
+    if rank() == 0:
+        files = [_part_of(path, number) for number in range(world_size())]
+        _save(path, np.concatenate([np.load(file) for file in files]))
+        for file in files:
+            file.unlink()
     return path
+
+
+def _part_of(path: Path, number: int) -> Path:
+    """What one of several processes leaves for the first, which joins the parts."""
+    return path.with_suffix(f".part{number}.npy")
 
 
 def write_ensemble_targets(workshop: Workshop, ensemble: GazeEnsemble, features: Features) -> None:
@@ -67,17 +84,23 @@ def _save(path: Path, targets: SoftTargets) -> None:
 
 
 @torch.inference_mode()
-def student_densities(model: GazeModel, data: PreparedSet, batch: int = 8) -> Iterator[SoftTargets]:
+def student_densities(
+    model: GazeModel, data: PreparedSet, record: TrainingRecord, batch: int = 8
+) -> Iterator[SoftTargets]:
     """A student's density for every image, in parts.
 
-    Each is the mean over the image and its mirror image, which no student predicts quite alike.
+    record: of the student, which says how large the images were that it learned from, and in which precision.
+    Each density is the mean over the image and its mirror image, which no student predicts quite alike.
     """
     model = channels_last(model.to(device()).eval())
     cells = data.grid[0] * data.grid[1]
     bias = torch.from_numpy(data.center_bias).to(device())
+    size = WorkingSize(pixels=record.working_pixels or prod(data.size), stride=model.stride)(data.size)
     for first in range(0, len(data), batch):
         images = normalise(data.images[first : first + batch]).to(device())
-        with torch.autocast(device().type, torch.bfloat16):
+        if size != data.size:
+            images = functional.interpolate(images, size, mode="bilinear", antialias=True)
+        with torch.autocast(device().type, torch.bfloat16, enabled=record.precision == "bf16"):
             plain = model(images, size=data.grid, center_bias=bias)
             mirrored = model(images.flip(3), size=data.grid, center_bias=bias.flip(1)).flip(2)
         yield ((plain.exp() + mirrored.exp()) * (cells / 2)).half().cpu().numpy()
@@ -138,11 +161,12 @@ def mixed_targets(data: PreparedSet, soft: SoftTargets, teacher_share: float) ->
 
 def distillation_sources(workshop: Workshop, mixture: Mixture) -> list[Source]:
     """The large set and its variants with soft targets, the eye-tracking sets with their fixations, weighted."""
-    large = workshop.large
-    targets = mixed_targets(large, read_soft_targets(workshop, mixture.teachers), mixture.teacher)
+    large, share = workshop.large, 1 - mixture.eye_tracking - mixture.mixed_shapes
     cells = large.grid[0] * large.grid[1]
-    share = 1 - mixture.eye_tracking
-    taught = Source(large.name, large.images, targets, large.center_bias, share, scale=1 / cells)
+    taught = fixation_source(large, share)
+    if mixture.teacher:
+        targets = mixed_targets(large, read_soft_targets(workshop, mixture.teachers), mixture.teacher)
+        taught = Source(large.name, large.images, targets, large.center_bias, share, scale=1 / cells)
     sources = [taught]
     if mixture.variants:
         changed = replace(
@@ -151,6 +175,15 @@ def distillation_sources(workshop: Workshop, mixture: Mixture) -> list[Source]:
             inputs=variants.variant_images(large, workshop.cache),
             targets=read_soft_targets(workshop, mixture.teachers, of_variants=True),
             weight=share * mixture.variants,
+            scale=1 / cells,
         )
         sources = [replace(taught, weight=share - changed.weight), changed]
-    return [*sources, *weighted([fixation_source(data) for data in workshop.small], mixture.eye_tracking)]
+    sources += weighted([fixation_source(data) for data in workshop.small], mixture.eye_tracking)
+    if mixture.mixed_shapes:
+        sources += weighted([fixation_source(part) for part in workshop.shaped], mixture.mixed_shapes)
+    return sources
+
+
+def trained_sets(workshop: Workshop, mixture: Mixture) -> tuple[str, ...]:
+    """Names of the sets that a student learns from, for its record."""
+    return workshop.pretraining, *workshop.eye_tracking, *(workshop.mixed_shapes if mixture.mixed_shapes else ())

@@ -5,7 +5,9 @@ targets: they know what the teacher missed, the teacher knows what a few hundred
 A student that passed its teacher can stand beside it, or in its place, for smaller ones.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from pathlib import Path
 
 import torch
@@ -13,16 +15,16 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.progress import Progress, silent
-from fastgaze.core.spec import VGGSpec, scaled_size
+from fastgaze.core.spec import VGGSpec, spec_on
 from fastgaze.networks.backbones import load_backbone
-from fastgaze.networks.checkpoint import Json, Stage, TrainingRecord, load_gaze_model, save_checkpoint
+from fastgaze.networks.checkpoint import BackboneRecord, Json, Stage, TrainingRecord, load_gaze_model, save_checkpoint
 from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.config import Config, Mixture, PruneSettings
 from fastgaze.training.datasets import Workshop
-from fastgaze.training.fit import Fit, FitResult, FitSettings
+from fastgaze.training.fit import Fit, FitResult, FitSettings, working_size
 from fastgaze.training.runs import Facts, claim, weights_digest, write_json
-from fastgaze.training.soft_targets import distillation_sources
+from fastgaze.training.soft_targets import distillation_sources, trained_sets
 from fastgaze.training.stream import Source, fixation_source
 
 _ANY_WORKSHOP = Workshop(Path(), Path())  # for the defaults of its settings
@@ -34,7 +36,8 @@ def distill_student(config: Config, out: Path, grow: Path | None = None, progres
     grow: a pruned checkpoint, whose knowledge the student starts with too.
     """
     settings, workshop = config.student, config.workshop
-    model, record = new_student(workshop, settings.architecture, settings.backbone)
+    model, backbone = new_student(workshop, settings.architecture, settings.backbone)
+    record = replace(next_record("distill", workshop, settings.mixture, model), backbone=backbone)
     start: list[Json] = [settings.architecture, settings.backbone]
     if grow is not None:
         small, earlier = load_gaze_model(grow)
@@ -47,28 +50,34 @@ def distill_student(config: Config, out: Path, grow: Path | None = None, progres
 def tune_student(config: Config, start: Path, out: Path, progress: Progress = silent) -> FitResult:
     """Fine-tune the checkpoint ``start``, pruned or not, in the folder ``out``, by section ``[tune]``."""
     model, earlier = load_gaze_model(start)
-    record = next_record("tune", config.workshop, model, earlier)
+    record = next_record("tune", config.workshop, config.tune.mixture, model, earlier)
     plan = Plan(record, weights_digest(model), config.tune.mixture, config.tune.fit)
     return _fit(plan, config.workshop, model, out, progress)
 
 
-def new_student(workshop: Workshop, architecture: str, backbone: str | Path) -> tuple[GazeModel, TrainingRecord]:
-    """An unpruned student on a pretrained trunk, and its record so far."""
+def new_student(workshop: Workshop, architecture: str, backbone: str | Path) -> tuple[GazeModel, BackboneRecord]:
+    """An unpruned student on a pretrained trunk, and where its weights came from."""
     torch.manual_seed(0)
-    model = create_model(architecture)
+    model = create_model(architecture, spec_on(architecture, backbone))
     assert isinstance(model, GazeModel)
     weights = load_backbone(model.trunk, backbone, workshop.sample())
     model.tail.center_bias.copy_(torch.from_numpy(workshop.large.center_bias))
-    return model, replace(next_record("distill", workshop, model), backbone=weights)
+    return model, weights
 
 
 def next_record(
-    stage: Stage, workshop: Workshop, model: GazeModel, start: TrainingRecord | None = None
+    stage: Stage, workshop: Workshop, mixture: Mixture, model: GazeModel, start: TrainingRecord | None = None
 ) -> TrainingRecord:
-    """The record of a stage that begins with ``model``, whose own record is ``start``."""
-    height, width = workshop.size
-    backbone = None if start is None else start.backbone
-    return TrainingRecord(stage, model.spec.architecture, height * width, workshop.sets, start=start, backbone=backbone)
+    """The record of a stage that begins with ``model``, whose own record is ``start``; images are seen unscaled."""
+    return TrainingRecord(
+        stage,
+        model.spec.architecture,
+        prod(working_size(model, workshop.size, 1.0)),
+        trained_sets(workshop, mixture),
+        teachers=mixture.teachers if mixture.teacher or mixture.variants else (),
+        start=start,
+        backbone=None if start is None else start.backbone,
+    )
 
 
 @dataclass(frozen=True)
@@ -88,28 +97,30 @@ class Plan:
 def _fit(plan: Plan, workshop: Workshop, model: GazeModel, out: Path, progress: Progress) -> FitResult:
     """Train a student in place; ``out/best.safetensors`` always holds the best checkpoint so far."""
     claim_student(workshop, plan.start, plan.mixture, out)
-    height, width = scaled_size(workshop.size, plan.fit.scale, model.stride)
     record = replace(
         plan.record,
-        working_pixels=height * width,
-        teachers=plan.mixture.teachers,
+        working_pixels=prod(working_size(model, workshop.size, plan.fit.scale)),
+        precision=plan.fit.precision,
         seed=plan.fit.seed,
         details={"mixture": asdict(plan.mixture), "fit": asdict(plan.fit)},
     )
     sources = distillation_sources(workshop, plan.mixture)
-    result = fit_network(model, sources, [fixation_source(workshop.validation_set)], plan.fit, out, record, progress)
+    validation = [fixation_source(workshop.validation_set)]
+    watched = {name: [fixation_source(part) for part in parts] for name, parts in workshop.kept_out().items()}
+    result = fit_network(model, sources, validation, plan.fit, out, record, progress, watched)
     write_json(out / "result.json", asdict(result))
     return result
 
 
 def fit_network(
     model: GazeModel,
-    sources: list[Source],
-    validation: list[Source],
+    sources: Sequence[Source],
+    validation: Sequence[Source],
     settings: FitSettings,
     folder: Path,
     record: TrainingRecord,
     progress: Progress = silent,
+    watched: Mapping[str, Sequence[Source]] | None = None,
 ) -> FitResult:
     """Train a network in place; ``folder/best.safetensors`` always holds the best checkpoint so far."""
 
@@ -117,7 +128,7 @@ def fit_network(
         best = replace(record, steps=result.best_step, loss=result.best_loss)
         save_checkpoint(model, folder / "best.safetensors", best)
 
-    return Fit(model, sources, validation, settings, folder, save_best).run(progress)
+    return Fit(model, sources, validation, settings, folder, save_best, watched).run(progress)
 
 
 def claim_student(

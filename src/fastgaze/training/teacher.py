@@ -57,6 +57,7 @@ def train_teacher(config: Config, progress: Progress = silent) -> TeacherResult:
         height * width,
         (workshop.pretraining,),
         backbone=backbone,
+        precision=settings.fit.precision,
         seed=settings.fit.seed,
         details=asdict(settings),
     )
@@ -98,7 +99,7 @@ def _ensemble_record(
     return replace(
         record,
         architecture=ensemble.spec.architecture,
-        data=workshop.sets,
+        data=(workshop.pretraining, *workshop.eye_tracking),
         steps=max(result.best_step for result in folds),
         loss=float(np.mean([result.best_loss for result in folds])),
         details={**record.details, "fold_results": [asdict(result) for result in folds]},

@@ -23,7 +23,7 @@ def train(
         str | None, typer.Option(help="Network to fine-tune: a checkpoint, an .onnx file or a bundled name.")
     ] = None,
     architecture: Annotated[
-        str | None, typer.Option(help="Without --start: fastgaze or densegaze, from a backbone.")
+        str | None, typer.Option(help="Without --start: fastgaze, densegaze or litegaze, from a backbone.")
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="File or name of the backbone's weights.")] = None,
     format: Annotated[str, typer.Option(help="Layout of the data; `fastgaze data formats` lists them.")] = "auto",

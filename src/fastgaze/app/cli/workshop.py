@@ -76,9 +76,10 @@ def maps(
 ) -> None:
     """Write a student's maps of the large set, so that `teachers = [...]` in a mixture can name its run."""
     settings = _read(config)
+    from fastgaze.training.runs import processes
     from fastgaze.training.soft_targets import write_soft_targets
 
-    with training_bar("soft targets") as report:
+    with processes(), training_bar("soft targets") as report:
         path = write_soft_targets(settings, run, variants, report)
     print_result({"soft_targets": str(path)}, json)
 
