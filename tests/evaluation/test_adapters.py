@@ -5,15 +5,15 @@ import struct
 import numpy as np
 import pytest
 import torch
-from experiments.lenet import LeNet5, save_lenet
-from tests.small_models import PLAIN, random_model
 from torch.nn import functional as F
 
+from experiments.lenet import LeNet5, save_lenet
 from fastgaze.core.errors import ArgumentError, ModelError
 from fastgaze.evaluation import peers
 from fastgaze.evaluation.models import CheckpointModel, Ensemble, open_model
 from fastgaze.networks.checkpoint import save_checkpoint
 from fastgaze.onnx.write import Facts, export_onnx
+from tests.small_models import PLAIN, random_model
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
 

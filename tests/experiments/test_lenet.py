@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.lenet import LeNet5, lenet_flops, load_lenet, load_mnist, read_idx, save_lenet
 from safetensors.torch import save_file
 
+from experiments.lenet import LeNet5, lenet_flops, load_lenet, load_mnist, read_idx, save_lenet
 from fastgaze.core.errors import DataError, ModelError
 from fastgaze.pruning import ChannelGraph, Flops
 

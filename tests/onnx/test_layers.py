@@ -3,9 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
+import onnx
 import pytest
 
-import onnx
 from fastgaze.core.cost import layers
 from fastgaze.core.errors import ExportError
 from fastgaze.core.spec import GazeSpec

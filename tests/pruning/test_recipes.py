@@ -97,9 +97,8 @@ def test_the_table_takes_the_beta_that_is_best_on_the_validation_digits() -> Non
 
 
 def test_sparse_cost_of_a_dense_network_is_its_flops() -> None:
-    from experiments.lenet import LeNet5
-
     from experiments import lenet_mnist
+    from experiments.lenet import LeNet5
     from fastgaze.pruning import ChannelGraph, Flops
 
     net = LeNet5()

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from fastgaze.core.center_bias import GRID, fit_center_bias
 from fastgaze.core.errors import DataError
 from fastgaze.core.files import replacing
+from fastgaze.core.sizes import Size
 from fastgaze.core.spec import STRIDE
 from fastgaze.data import formats
-from fastgaze.data.fixations import FixationSet, Size, held_out
+from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize
 from fastgaze.training.runs import differences, names_digest, read_json, write_json
 

@@ -17,8 +17,9 @@ from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.cost import flops
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.progress import Progress, silent
+from fastgaze.core.sizes import Size
 from fastgaze.core.spec import STRIDE, spec_on
-from fastgaze.data.fixations import FixationSet, Size, held_out
+from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.networks.backbones import load_backbone
 from fastgaze.networks.checkpoint import BackboneRecord, Json, TrainingRecord, load_gaze_model
 from fastgaze.networks.factory import create_model
