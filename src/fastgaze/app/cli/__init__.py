@@ -12,6 +12,7 @@ import typer
 
 from fastgaze import __version__
 from fastgaze.app.cli import (
+    audit,
     batch,
     bench,
     crop,
@@ -51,6 +52,7 @@ app.command("bench", rich_help_panel=SCORES)(bench.bench)
 app.add_typer(data.app, name="data", rich_help_panel=SCORES)
 app.command("evaluate", rich_help_panel=SCORES)(evaluate.evaluate)
 app.command("submit", rich_help_panel=SCORES)(evaluate.submit)
+app.command("audit", rich_help_panel=SCORES)(audit.audit)
 app.command("train", rich_help_panel=WORKSHOP)(train.train)
 app.command("teacher", rich_help_panel=WORKSHOP)(workshop.teacher)
 app.command("distill", rich_help_panel=WORKSHOP)(workshop.distill)
