@@ -24,13 +24,12 @@ PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
 Record = dict[str, Any]
 
 
-def make_parser(doc: str | None, file: str) -> argparse.ArgumentParser:
-    """A parser for the script ``file`` that shows ``doc`` as it is and, as every script does, knows ``--data``."""
-    shape = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.{Path(file).stem}", description=doc, formatter_class=shape
-    )
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets (or set FASTGAZE_DATA)")
+def make_parser(doc: str | None, file: str, data: bool = True) -> argparse.ArgumentParser:
+    """A parser for the script ``file`` that shows ``doc`` as it is; with ``data``, it knows ``--data``."""
+    name, shape = f"python -m experiments.{Path(file).stem}", argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=name, description=doc, formatter_class=shape)
+    if data:
+        parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets (or set FASTGAZE_DATA)")
     return parser
 
 

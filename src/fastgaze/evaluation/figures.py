@@ -29,4 +29,3 @@ def pareto_figure(points: Sequence[tuple[float, float, str]], path: Path) -> Non
     if points:
         axes.legend(frameon=False)
     figure.savefig(path, dpi=150)
-
