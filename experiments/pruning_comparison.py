@@ -199,7 +199,7 @@ def methods(quantiles: Sequence[float]) -> list[Method]:
         name, signal = "Molchanov, " + ("normalised" if normalized else "unnormalised"), Molchanov(normalized)
         found.append(Method(name, "Molchanov", signal, NoCost()))
         found += _weighted(f"{name}, beta", "Molchanov", signal, quantiles, live=False)
-    naive = {"L1A": L1Activity(), "L1W": L1Weight(), "random": Random()}
+    naive: dict[str, Signal] = {"L1A": L1Activity(), "L1W": L1Weight(), "random": Random()}
     return [*found, *(Method(name, "naive", signal, NoCost()) for name, signal in naive.items())]
 
 

@@ -19,7 +19,7 @@ ROW_METRICS = ("auc", "nss", "sim", "log_likelihood_bits")
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """A data set in the role of a test: its folder, whether only the images kept out of training count, the protocol."""
+    """A data set as a test: its folder, whether only images that were kept out of training count, the protocol."""
 
     folder: str
     kept_out: bool = False
@@ -44,10 +44,13 @@ def load_set(name: str, data: Path) -> FixationSet:
 
 def chosen(name: str, fixations: FixationSet, limit: int | None) -> npt.NDArray[np.int64]:
     """Numbers of the images to score: all that the set's role allows, or ``limit`` of them, evenly spread."""
-    allowed = np.flatnonzero(held_out(fixations.names)) if SETS[name].kept_out else np.arange(len(fixations))
+    allowed: npt.NDArray[np.int64] = np.arange(len(fixations))
+    if SETS[name].kept_out:
+        allowed = np.flatnonzero(held_out(fixations.names))
     if limit is None or limit >= len(allowed):
         return allowed
-    return allowed[np.linspace(0, len(allowed) - 1, limit).round().astype(int)]
+    spread: npt.NDArray[np.int64] = allowed[np.linspace(0, len(allowed) - 1, limit).round().astype(int)]
+    return spread
 
 
 def score(

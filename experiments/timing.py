@@ -66,11 +66,11 @@ def wall(times: Times) -> npt.NDArray[np.float64]:
     return total
 
 
-def median(values: npt.ArrayLike, digits: int = 3) -> float:
+def median(values: npt.NDArray[np.float64], digits: int = 3) -> float:
     """Rounded for a record."""
     return round(float(np.median(values)), digits)
 
 
-def spread(values: npt.ArrayLike, digits: int = 3) -> list[float]:
+def spread(values: npt.NDArray[np.float64], digits: int = 3) -> list[float]:
     """The 10th and the 90th percentile over rounds."""
     return [round(float(edge), digits) for edge in np.percentile(values, [10, 90])]

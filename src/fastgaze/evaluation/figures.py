@@ -14,12 +14,13 @@ def pareto_figure(points: Sequence[tuple[float, float, str]], path: Path) -> Non
     require("matplotlib", "train")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
     axes = figure.subplots()
     for color, kind in zip(COLORS, sorted({kind for _, _, kind in points}), strict=False):
         own = sorted((gflop, loss) for gflop, loss, k in points if k == kind)
         front = pareto(own, cost=lambda p: p[0], loss=lambda p: p[1])
-        axes.scatter(*zip(*own, strict=True), s=18, color=color, alpha=0.5)
+        x, y = zip(*own, strict=True)
+        axes.scatter(x, y, s=18, color=color, alpha=0.5)
         label = {"beta": "regularised", "none": "beta = 0"}.get(kind, kind)
         axes.plot(*zip(*front, strict=True), color=color, label=label)
     axes.set(xscale="log", xlabel="GFLOP at 640x480", ylabel="validation loss (nats per fixation)")
