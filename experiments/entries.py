@@ -14,9 +14,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from experiments.common import PEER, ROOT, Record
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.cost import flops, layers, parameters, prunable_maps
 from fastgaze.core.spec import EnsembleSpec, GazeSpec, spec_from_json
-from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
+from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint

@@ -14,6 +14,7 @@ the paper measured, and to the same engine. The numbers go to results/front.json
 import argparse
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,8 +24,9 @@ from experiments.common import CONFIGS, RESULTS, Record
 from experiments.entries import Entry, describe, exported, open_scored, read_entries, single_model
 from experiments.timing import Timed, Times, cpu, interleave, median, wall
 from fastgaze.core.errors import FastGazeError
+from fastgaze.core.progress import Clock
 from fastgaze.data.fixations import FixationSet
-from fastgaze.evaluation.bench import Marks, at_size, sample_picture, timed_prediction
+from fastgaze.evaluation.bench import at_size, sample_picture, timed_prediction
 from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.peers import TwitterFastGaze
 from fastgaze.networks import GazeModel
@@ -101,7 +103,7 @@ def time_all(entries: list[Entry], record: Record, options: argparse.Namespace) 
         for entry in entries:
             runs |= {(entry.name, engine): run for engine, run in engines(entry, Path(folder)).items()}
         teacher = next((entry.name for entry in entries if entry.kind == "teacher"), None)
-        times = interleave(runs, options.rounds, options.repeats)
+        times = interleave(runs, options.rounds, options.repeats, ("network", "tail"))
     for entry in entries:
         own_record(record, entry)["times"] = {
             engine: figures((name, engine), times, teacher) for name, engine in times if name == entry.name
@@ -125,10 +127,8 @@ def engines(entry: Entry, folder: Path) -> dict[str, Timed]:
     except FastGazeError as error:
         print(f"{entry.name}: not timed in onnxruntime ({error})", flush=True)
         return runs
-    fed = at_size(own, SIZE)
-    # The first two steps decode and scale the picture.
-    runs["onnxruntime"] = lambda: timed_prediction(fed, picture)[2:]
-    runs[OWN] = lambda: timed_prediction(own, picture)[2:]
+    runs["onnxruntime"] = partial(timed_prediction, at_size(own, SIZE), picture)
+    runs[OWN] = partial(timed_prediction, own, picture)
     return runs
 
 
@@ -143,7 +143,7 @@ def in_torch(model: GazeModel) -> Timed:
     image = torch.randn(1, 3, *SIZE, generator=torch.Generator().manual_seed(0))
     forward = timing.timed(lambda: model(image))
 
-    def run() -> Marks:
+    def run() -> Clock:
         with torch.inference_mode():
             return forward()
 

@@ -17,6 +17,7 @@ import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,19 +27,21 @@ import torch
 from experiments import common, scoring
 from experiments.common import PEER, RESULTS, RUNS, Record
 from experiments.entries import REFERENCE
-from experiments.timing import Timed, Times, cpu, interleave, median, spread, wall
+from experiments.reporting.speeds import speeds
+from experiments.timing import STEPS, Timed, Times, cpu, interleave, median, spread, wall
 from fastgaze.core.cost import flops
+from fastgaze.core.progress import Clock, Seconds
+from fastgaze.core.sizes import size_to_json
 from fastgaze.core.spec import GazeSpec
-from fastgaze.evaluation.bench import PRODUCT, Marks, at_size, mark, matrix_product, sample_picture, timed_prediction
+from fastgaze.evaluation.bench import PRODUCT, at_size, matrix_product, sample_picture, timed_prediction
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze
 from fastgaze.networks import GazeModel, create_model, load_checkpoint
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.predictor import Predictor, load
-from fastgaze.runtime.zoo import models
+from fastgaze.runtime.zoo import BUNDLED, models, write_times
 
 SIZE = (384, 512)
-STEPS = ("prepare", "network", "tail")
 METRICS = ("auc", "nss", "log_likelihood_bits")
 TEACHER, PEER_NAME, LIMIT = "deepgaze2", "twitter-fastgaze", "matrix product"
 PEER_GFLOP = 19.58  # at 640x480
@@ -47,7 +50,7 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table and the function that runs it once, with a mark before and after every step."""
+    """One line of the table and the function that runs it once."""
 
     name: str
     engine: str
@@ -67,13 +70,14 @@ def deepgaze2(checkpoint: Path, folder: Path, picture: Pixels) -> list[Row]:
     model.eval()
     image = torch.randn(1, 3, *SIZE, generator=torch.Generator().manual_seed(0))
 
-    def run() -> Marks:
+    def run() -> Clock:
+        clock = Clock()
         with torch.inference_mode():
-            marks = [mark(), mark()]  # nothing to prepare
-            saliency = model.network(image)
-            marks.append(mark())
-            model.tail(saliency, SIZE, SIZE)
-            return [*marks, mark()]
+            with clock("network"):
+                saliency = model.network(image)
+            with clock("tail"):
+                model.tail(saliency, SIZE, SIZE)
+        return clock
 
     assert isinstance(model.spec, GazeSpec)
     eager = Row(TEACHER, "torch eager", "fp32", SIZE, flops(model.spec, SIZE) / 1e9, run)
@@ -98,11 +102,7 @@ def bundled(picture: Pixels, only: Sequence[str] | None) -> list[Row]:
 
 def _runtime(own: Predictor, fed: tuple[int, int] | None, engine: str, precision: str, picture: Pixels) -> Row:
     predictor = own if fed is None else at_size(own, fed)
-
-    def run() -> Marks:
-        start, _, *marks = timed_prediction(predictor, picture)  # what an array needs before scaling is preparation
-        return [start, *marks]
-
+    run = partial(timed_prediction, predictor, picture)
     working = predictor.card.working_size(SIZE)
     gflop = predictor.card.gflop(working)
     return Row(own.name, engine.removesuffix("-bf16"), precision, working, gflop, run, predictor, fed is None)
@@ -121,14 +121,15 @@ def peer(path: Path, picture: Pixels) -> Row:
     """Twitter's FastGaze at the width at which it is scored; its blur and resampling count as tail."""
     model = TwitterFastGaze(path, threads=1)
 
-    def run() -> Marks:
-        marks = [mark()]
-        pixels = model.prepare(picture)
-        marks.append(mark())
-        output = model.network(pixels)
-        marks.append(mark())
-        model.finish(output, SIZE, None)
-        return [*marks, mark()]
+    def run() -> Clock:
+        clock = Clock()
+        with clock("prepare"):
+            pixels = model.prepare(picture)
+        with clock("network"):
+            output = model.network(pixels)
+        with clock("tail"):
+            model.finish(output, SIZE, None)
+        return clock
 
     height, width = model.prepare(picture).shape[2:]
     gflop = PEER_GFLOP * height * width / (REFERENCE[0] * REFERENCE[1])
@@ -139,9 +140,10 @@ def product() -> Row:
     """What one core can do in fp32, as a row whose network is a large matrix product."""
     multiply = matrix_product()
 
-    def run() -> Marks:
-        before, after = multiply()
-        return [before, before, after, after]
+    def run() -> Clock:
+        clock = Clock()
+        clock.add({"network": sum(multiply().steps.values(), Seconds())})
+        return clock
 
     return Row(LIMIT, "numpy", "fp32", (PRODUCT, PRODUCT), 2 * PRODUCT**3 / 1e9, run)
 
@@ -254,7 +256,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.score:
         run["scored_on"] = {"data": "salicon/val", "images": options.limit or "all"}
     record = common.read_record(options.out) or {"runs": []}
-    common.write_record(options.out, {"runs": [*record["runs"], run | {"rows": table}]})
+    record = {"runs": [*record["runs"], run | {"rows": table}]}
+    common.write_record(options.out, record)
+    if options.out == RESULTS / "speed.json":
+        keep_times(record)
+
+
+def keep_times(record: Record) -> None:
+    """Median CPU milliseconds of the bundled models over all runs, for `fastgaze models` and the README."""
+    found = speeds(record).values()
+    own = {s.key.name: s.cpu_ms.median for s in found if s.key.own_size and s.key.engine == "onnxruntime"}
+    shipped = {model.name: own[model.name] for model in models() if model.name in own}
+    conditions = {"runs": len(record["runs"]), "machine": record["runs"][-1]["machine"], "engine": "onnxruntime"}
+    write_times(BUNDLED, shipped, conditions | {"threads": 1, "picture": size_to_json(SIZE)})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from PIL import Image
 from experiments import common
 from experiments.common import RESULTS
 from fastgaze.runtime.predictor import load
-from fastgaze.runtime.video import Report, Watch, render
+from fastgaze.runtime.video import VideoReport, Watch, render
 from fastgaze.runtime.zoo import default_name
 
 RATE = 30
@@ -54,7 +54,7 @@ def make_clip(photos: list[Path], size: tuple[int, int], frames: int, path: Path
         container.mux(audio.encode(None))
 
 
-def describe(report: Report) -> dict[str, object]:
+def describe(report: VideoReport) -> dict[str, object]:
     """The report with frames per second of CPU time."""
     return report.to_json() | {"fps_of_cpu_time": round(report.frames / report.cpu_seconds, 2)}
 

@@ -23,8 +23,7 @@ METRICS = ("auc", "nss", "log_likelihood_bits")
 
 def at_pixels(predictor: Predictor, pixels: int) -> Predictor:
     """The same model with another area to aim at."""
-    card = replace(predictor.card, working_size=replace(predictor.card.working_size, pixels=pixels))
-    return Predictor(card, predictor.engine)
+    return predictor.working_at(replace(predictor.card.working_size, pixels=pixels))
 
 
 def timed(predictor: Predictor) -> Timed:

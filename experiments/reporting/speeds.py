@@ -14,6 +14,7 @@ class Range(NamedTuple):
     median: float
     low: float
     high: float
+    runs: int = 1
 
     def shown(self, digits: int = 1, unit: str = "") -> str:
         """Such as ``8.7 (8.4 to 9.1)``; one run has no range."""
@@ -64,7 +65,7 @@ def _speed(key: Key, rows: list[Record]) -> Speed:
 
 def _range(rows: list[Record], key: str) -> Range | None:
     values = [row[key] for row in rows if key in row]
-    return Range(statistics.median(values), min(values), max(values)) if values else None
+    return Range(statistics.median(values), min(values), max(values), len(values)) if values else None
 
 
 def run_words(record: Record) -> str:

@@ -123,7 +123,7 @@ def _alternation_words(models: dict[str, Record]) -> str:
     )
     return (
         f"The {ours} trials with β > 0 narrow neighbouring layers {how} the {others} with β = 0: "
-        f"{gap.shown(2, sign=True)} in the mean |log2| of the ratio of how much is left of them (bootstrap over trials)."
+        f"{gap.shown(2, sign=True)} in the mean |log2| of the ratio of what is left of them (bootstrap over trials)."
     )
 
 

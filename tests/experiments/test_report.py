@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from experiments.common import DOCS, RESULTS
 from experiments.report import document
 from experiments.reporting import model_sections
@@ -15,7 +17,6 @@ from experiments.reporting.document import html, markdown
 from experiments.reporting.drawings import front_of
 from experiments.reporting.inputs import COMMANDS, Inputs
 from experiments.reporting.speeds import Range, speeds
-from PIL import Image
 
 
 def pages(results: Path, images: Path | None = None) -> tuple[str, str]:
@@ -291,7 +292,7 @@ def test_speeds_are_medians_and_ranges_over_all_runs() -> None:
         return {"machine": machine, "settings": {"rounds": 4}, "rows": [row | {"cpu_ms": ms, "ratio_to_peer": 1 / ms}]}
 
     (found,) = speeds({"runs": [run(1.79, 8.0), run(0.35, 10.0), run(0.1, 9.0)]}).values()
-    assert found.cpu_ms == Range(9.0, 8.0, 10.0)
+    assert found.cpu_ms == Range(9.0, 8.0, 10.0, 3)
     assert found.cpu_ms.shown() == "9.0 (8.0 to 10.0)"
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from fastgaze.core.errors import ModelError
 from fastgaze.core.spec import LeNetSpec
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
-from tests.models.test_gaze import SMALL
+from tests.networks.test_gaze import SMALL
 
 
 @pytest.mark.parametrize("name", SMALL)

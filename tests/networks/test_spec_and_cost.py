@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastgaze.core import cost, create_model, list_models
+from fastgaze.core import cost
 from fastgaze.core.errors import ModelError
 from fastgaze.core.spec import DenseNetSpec, GazeSpec, LeNetSpec, VGGSpec, spec_for, spec_from_json, spec_to_json
+from fastgaze.networks import create_model, list_models
 
 PAPER_SIZE = (480, 640)
 

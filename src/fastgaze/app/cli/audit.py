@@ -5,27 +5,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import limit_blas, note, print_json, say
+from fastgaze.app.cli import common, pictures
 
 if TYPE_CHECKING:
     from fastgaze.evaluation.audit import Finding
 
 
 def audit(
-    model: pictures.Model = None,
+    model: common.Model = None,
     portraits: Annotated[
         Path | None,
-        typer.Option(help="Folder of your own photographs in place of the drawn ones: one folder for each group."),
+        typer.Option(help="Folder with your own photographs, one folder inside it for each group of people."),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs of each contrast, each shown in four pictures.")] = 40,
-    ratio: Annotated[str, typer.Option(help="Of the crop; a window must hold one person only.")] = "3:4",
-    sheet: Annotated[Path | None, typer.Option(help="Picture file for a look at some pairs.")] = None,
-    threads: pictures.Threads = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    pairs: Annotated[
+        int, typer.Option(min=1, help="Number of pairs for each contrast; each is shown in four pictures.")
+    ] = 40,
+    ratio: Annotated[str, typer.Option(help="Aspect ratio of the crop; a window must hold one person only.")] = "3:4",
+    sheet: Annotated[Path | None, typer.Option(help="Write a picture of some of the pairs to this file.")] = None,
+    threads: common.Threads = 1,
+    json: common.Json = False,
 ) -> None:
     """Put two portraits side by side, in every order, and count whom the crop chooses."""
-    limit_blas(threads)
+    common.limit_blas(threads)
     predictor = pictures.load_model(model, "onnxruntime", threads)
     from fastgaze.app.demo import EXAMPLES
     from fastgaze.evaluation import audit as auditing
@@ -38,13 +39,13 @@ def audit(
     if sheet is not None:
         auditing.contact_sheet(contrasts).save(sheet)
     if not json:
-        say("| contrast | window | always first/second/neither | peak | attention |\n|---|---|---|---|---|")
+        common.say("| contrast | window | always first/second/neither | peak | attention |\n|---|---|---|---|---|")
     findings = []
     for contrast, own in contrasts.items():
         findings.append(auditing.audit(predictor, contrast, own, ratio))
-        (note if json else say)(_row(findings[-1]))
+        (common.note if json else common.say)(_row(findings[-1]))
     if json:
-        print_json(_facts(predictor.name, ratio, portraits is None, findings))
+        common.print_json(_facts(predictor.name, ratio, portraits is None, findings))
 
 
 def _row(finding: "Finding") -> str:
