@@ -12,10 +12,10 @@ the maps. Writes results/NAME.json; a run that was stopped continues with the me
 
 import argparse
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ from fastgaze.pruning import (
     Until,
     run,
 )
+from fastgaze.training.config import read_settings
 from fastgaze.training.datasets import prepare
 from fastgaze.training.fit import device, per_image_loss
 from fastgaze.training.stream import Batch, Source, fixation_source, in_order
@@ -73,18 +74,12 @@ class Settings:
     marks: tuple[float, ...] = (90, 75, 50, 35, 25, 15, 10)
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.9)
     size: tuple[int, int] = (320, 240)
-    signal_precision: str = "bf16"
-    loss_precision: str = "fp32"
+    signal_precision: Literal["bf16", "fp32"] = "bf16"
+    loss_precision: Literal["bf16", "fp32"] = "fp32"
 
     def tiny(self) -> "Settings":
         """Small enough for a test."""
         return replace(self, signal_images=8, loss_images=8, batch=8, maps=200, marks=(50, 25), size=(96, 64))
-
-
-def read_settings(path: Path) -> Settings:
-    """The settings of a TOML file."""
-    values = tomllib.loads(path.read_text())
-    return Settings(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
 Loss = Callable[[nn.Module], Tensor]
@@ -283,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run every method that is missing."""
     options = common.parse(make_parser(), arguments)
     torch.set_num_threads(options.threads)
-    settings = read_settings(options.config)
+    settings = read_settings(Settings, options.config)
     settings = settings.tiny() if options.tiny else settings
     out = options.out or RESULTS / f"{options.config.stem}.json"
     record = common.read_record(out)
