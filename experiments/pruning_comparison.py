@@ -79,7 +79,8 @@ class Settings:
 
     def tiny(self) -> "Settings":
         """Small enough for a test."""
-        return replace(self, signal_images=8, loss_images=8, batch=8, maps=200, marks=(50, 25), size=(96, 64))
+        few = replace(self, signal_images=8, loss_images=8, batch=8, size=(96, 64))
+        return replace(few, maps=200, marks=(75, 50, 25, 10), quantiles=self.quantiles[:1])
 
 
 Loss = Callable[[nn.Module], Tensor]
@@ -266,6 +267,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__)
     parser.add_argument("config", type=Path, help="settings, such as experiments/configs/figure1.toml")
+    parser.add_argument("--model", help="instead of the one in the settings")
     parser.add_argument("--only", nargs="+", help="names of methods; all by default")
     parser.add_argument("--cache", type=Path, default=RUNS / "cache", help="decoded images")
     parser.add_argument("--threads", type=int, default=1)
@@ -280,6 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     settings = read_settings(Settings, options.config)
     settings = settings.tiny() if options.tiny else settings
+    settings = replace(settings, model=options.model) if options.model else settings
     out = options.out or RESULTS / f"{options.config.stem}.json"
     record = common.read_record(out)
     if record is None or record["settings"] != _plain(settings):

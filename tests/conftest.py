@@ -1,5 +1,6 @@
 """Fixtures that several test folders use."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,20 +10,21 @@ if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor
 
 SHARED = Path(__file__).parents[2] / "shared"
+DATA = Path(os.environ.pop("FASTGAZE_DATA", SHARED / "data"))  # settings that tests read have data of their own
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The real data beside the checkout; tests that need it are skipped, loudly, where it is absent."""
-    if not (SHARED / "data").is_dir():
-        pytest.skip(f"no real data at {SHARED / 'data'}")
-    return SHARED / "data"
+    if not DATA.is_dir():
+        pytest.skip(f"no real data at {DATA}; set FASTGAZE_DATA")
+    return DATA
 
 
 @pytest.fixture(scope="session")
 def peer() -> Path:
     """Twitter's production FastGaze, beside the checkout."""
-    path = SHARED / "peers" / "twitter-fastgaze.vxm"
+    path = DATA.parent / "peers" / "twitter-fastgaze.vxm"
     if not path.is_file():
         pytest.skip(f"no peer model at {path}")
     return path
