@@ -10,7 +10,6 @@ of every image are kept, for paired intervals. A run that was stopped can be res
 """
 
 import argparse
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from fastgaze.training.student import tune_student
 from experiments import common, scoring
 from experiments.common import RESULTS, Record
 from experiments.starts import checkpoint_of, tiny_tuning, tiny_workshop
-from fastgaze.core.cost import flops
+from fastgaze.core.cost import flops, layers
 from fastgaze.core.sizes import format_size
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.networks.checkpoint import load_gaze_model
@@ -72,21 +71,17 @@ class Comparison:
 def run(comparison: Comparison, name: str, seed: int, folder: Path, options: argparse.Namespace) -> Record:
     """Prune and tune one variant with one seed, and score what is left."""
     changes = dict(comparison.variants[name])
-    betas = changes.pop("beta", None)
-    trials = [changes if beta is None else changes | {"beta": beta} for beta in _listed(betas)]
-    tuned = [
-        _prune_and_tune(comparison.config(each, seed), comparison.start, folder / f"{i}")
-        for i, each in enumerate(trials)
-    ]
-    loss, path, chosen = min(zip([loss for loss, _ in tuned], [path for _, path in tuned], trials, strict=True),
-                             key=lambda trial: trial[0])  # fmt: skip
-    model, _ = load_gaze_model(path)
-    facts = {"seed": seed, "gflop": flops(model.spec, REFERENCE) / 1e9, "loss": loss, "beta": chosen.get("beta")}
-    return facts | {"widths": _widths(path), "rows": score(path, options)}
-
-
-def _listed(betas: Any) -> list[float | None]:
-    return betas if isinstance(betas, list) else [betas]
+    betas = changes.pop("beta", [None])
+    found = []
+    for number, beta in enumerate(betas):
+        config = comparison.config(changes if beta is None else changes | {"beta": beta}, seed)
+        loss, path = _prune_and_tune(config, comparison.start, folder / str(number))
+        found.append((loss, number, path))
+    loss, best, path = min(found)
+    spec = load_gaze_model(path)[0].spec
+    facts = {"seed": seed, "gflop": flops(spec, REFERENCE) / 1e9, "loss": loss, "beta": betas[best]}
+    widths = [[layer.name, layer.maps] for layer in layers(spec, REFERENCE)]
+    return facts | {"layers": widths, "rows": score(path, options)}
 
 
 def _prune_and_tune(config: Config, start: str, folder: Path) -> tuple[float, Path]:
@@ -94,10 +89,6 @@ def _prune_and_tune(config: Config, start: str, folder: Path) -> tuple[float, Pa
     prune_student(config, checkpoint_of(start, config.workshop.runs), folder / "pruned")
     result = tune_student(config, folder / "pruned" / "last.safetensors", folder / "tuned")
     return result.best_loss, folder / "tuned" / "best.safetensors"
-
-
-def _widths(path: Path) -> str:
-    return json.dumps(load_gaze_model(path)[0].spec.trunk, default=vars)
 
 
 def score(path: Path, options: argparse.Namespace) -> dict[str, Record]:
