@@ -43,12 +43,8 @@ class Search:
 
     def tiny(self) -> "Search":
         """Small enough for a test: two trials of a few steps on a few images."""
-        prune, workshop, tune = (
-            replace(self.prune, steps=1, share=0.5),
-            tiny_workshop(self.workshop),
-            tiny_tuning(self.tune),
-        )
-        return replace(self, workshop=workshop, trials=2, prune=prune, tune=tune)
+        prune, tune = replace(self.prune, steps=1, share=0.5), tiny_tuning(self.tune)
+        return replace(self, workshop=tiny_workshop(self.workshop), trials=2, prune=prune, tune=tune)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from experiments.starts import tiny_workshop
 from fastgaze.training.config import read_config
 
 PAPER = (ROOT / "experiments" / "paper.sh").read_text()
-PAGES = [(ROOT / "docs" / "results.md").read_text()]
+PAGE = (ROOT / "docs" / "results.md").read_text()
 
 
 def split(command: str) -> tuple[ModuleType, list[str]]:
@@ -31,12 +31,10 @@ def split(command: str) -> tuple[ModuleType, list[str]]:
 
 def printed() -> list[str]:
     """Commands of the committed report: its code blocks, its opening table and its 'Not measured yet' lines."""
-    found = [
-        line for page in PAGES for block in re.findall(r"```sh\n(.*?)```", page, re.S) for line in block.split("\n")
-    ]
-    found += [
-        part for page in PAGES for code in re.findall(r"`(python -m [^`]+)`", page) for part in code.split(" && ")
-    ]
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE, re.S)
+    codes = re.findall(r"`(python -m [^`]+)`", PAGE)
+    found = [line for block in blocks for line in block.split("\n")]
+    found += [part for code in codes for part in code.split(" && ")]
     return sorted({command for command in found if command})
 
 
@@ -148,14 +146,8 @@ def test_a_random_search_in_its_tiny_form(small_data: Path, taught: Path) -> Non
 
 @pytest.mark.slow
 def test_figure_1_in_its_tiny_form(small_data: Path, tmp_path: Path) -> None:
-    more = [
-        "--cache",
-        str(tmp_path / "cache"),
-        "--only",
-        "Fisher, beta = 0",
-        "Molchanov, normalised, beta at 25%",
-        "L1A",
-    ]
+    methods = ["Fisher, beta = 0", "Molchanov, normalised, beta at 25%", "L1A"]
+    more = ["--cache", str(tmp_path / "cache"), "--only", *methods]
     record = run("figure1", small_data, tmp_path / "figure1.json", *more)
     assert record["curves"]["Molchanov, normalised, beta at 25%"]["beta"] > 0
     assert [len(point["losses"]) for point in record["curves"]["L1A"]["measured"]] == [8] * 5
