@@ -26,7 +26,6 @@ from fastgaze.core.sizes import format_size
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.onnx.write import Facts, export_onnx
-from fastgaze.runtime.card import WorkingSize
 from fastgaze.runtime.predictor import load
 from fastgaze.training.config import Config, PruneSettings, StudentSettings, TuneSettings, read_settings
 from fastgaze.training.datasets import Workshop
@@ -99,7 +98,7 @@ def score(path: Path, options: argparse.Namespace) -> dict[str, Record]:
         export_onnx(
             model,
             file,
-            Facts(path.parent.name, working_size=WorkingSize(record.working_pixels or WorkingSize().pixels)),
+            Facts.of(path.parent.name, record),
         )
         runtime = RuntimeModel(load(file, threads=options.threads))
         return {
