@@ -35,7 +35,7 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
 
 
 def _build(folder: Path, file: Path) -> FixationSet:
-    with np.load(file, allow_pickle=False) as archive:
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
         if missing := [name for name in _ARRAYS if name not in archive]:
             raise DataError(f"{file} lacks {', '.join(missing)}; it must hold {', '.join(_ARRAYS)}")
         array = {name: archive[name] for name in _ARRAYS}
