@@ -139,7 +139,9 @@ def main() -> None:
     content = sample_photo() if options.photo is None else options.photo.read_bytes()
     predictor, size, about = load(options.model, threads=1), open_picture(content).size, machine()
     table = figures(measure(predictor, content, options.rounds))
-    print(f"{predictor.name}, onnxruntime, 1 thread, {format_size(size)}, {len(content) / 1e6:.1f} MB, load {about['load']}")
+    print(
+        f"{predictor.name}, onnxruntime, 1 thread, {format_size(size)}, {len(content) / 1e6:.1f} MB, load {about['load']}"
+    )
     for name, row in table.items():
         time, ratio = row["cpu_ms"], row["times_the_least"]
         bound = f", at most {row['bound']:g}" if "bound" in row else ""

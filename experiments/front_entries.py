@@ -14,12 +14,12 @@ from PIL import Image
 
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.cost import flops, layers, parameters, prunable_maps
-from fastgaze.core.spec import EnsembleSpec, LeNetSpec
+from fastgaze.core.spec import EnsembleSpec
 from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.networks.ensemble import Head
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.card import WorkingSize
 from fastgaze.runtime.predictor import load
@@ -80,7 +80,6 @@ def describe(entry: Entry) -> dict[str, Any]:
     if entry.path.suffix == ".vxm":
         return _describe_peer(entry.path)
     spec = load_checkpoint(entry.path)[0].spec
-    assert not isinstance(spec, LeNetSpec), f"{entry.path} is no gaze model"
     single = spec.member if isinstance(spec, EnsembleSpec) else spec
     return {
         "parameters": parameters(single),
@@ -127,7 +126,6 @@ def single_model(path: Path) -> GazeModel:
     model = load_checkpoint(path)[0]
     if isinstance(model, GazeModel):
         return model.eval()
-    assert isinstance(model, GazeEnsemble), f"{path} is no gaze model"
     head = model.heads[0]
     assert isinstance(head, Head)
     single = GazeModel(model.spec.member)

@@ -20,11 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.lenet import is_lenet, load_lenet, load_mnist
 from fastgaze.core.sizes import parse_size
 from fastgaze.data.formats import npz
-from fastgaze.data.mnist import load_mnist
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.lenet import LeNet5
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -127,13 +126,9 @@ def curve(problem: Problem, method: Method, maps: int, lowest: float) -> list[di
 
 def problem_of(checkpoint: Path, data: Path, images: int, batch: int, size: tuple[int, int], cache: Path) -> Problem:
     """MNIST's training digits for LeNet, else a folder with images and fixations."""
-
-    def load() -> nn.Module:
-        return load_checkpoint(checkpoint)[0]
-
-    if isinstance(load(), LeNet5):
-        return _digits(load, data, images, batch)
-    return _fixations(load, data, images, batch, size, cache)
+    if is_lenet(checkpoint):
+        return _digits(lambda: load_lenet(checkpoint)[0], data, images, batch)
+    return _fixations(lambda: load_checkpoint(checkpoint)[0], data, images, batch, size, cache)
 
 
 def _digits(load: Callable[[], nn.Module], data: Path, images: int, batch: int) -> Problem:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fastgaze.core.spec import scaled_size
 from fastgaze.networks import load_checkpoint
 from fastgaze.training.config import read_config
-from fastgaze.training.fit import scaled, validate
+from fastgaze.training.datasets import Workshop
+from fastgaze.training.fit import validate
 from fastgaze.training.stream import Source, fixation_source
 from fastgaze.training.variants import CHANGES, IN_PLACE, variant
-from fastgaze.training.workshop import Workshop
 
 
 def sources(workshop: Workshop, first: int, last: int) -> dict[str, Source]:
@@ -43,7 +44,7 @@ def main() -> None:
     for path in options.checkpoints:
         model, _ = load_checkpoint(path)
         for scale in options.scales:
-            height, width = scaled(workshop.size, scale)
+            height, width = scaled_size(workshop.size, scale, model.stride)
             losses = [validate(model, source, scale=scale) for source in columns.values()]
             print(
                 f"{path!s:40.40} {f'{height}x{width}':>8}  " + "  ".join(f"{loss:11.4f}" for loss in losses), flush=True
