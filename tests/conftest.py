@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SHARED = Path(__file__).parents[2] / "shared"
+DATA = Path(os.environ.pop("FASTGAZE_DATA", SHARED / "data"))  # settings that tests read have data of their own
 
 
 @pytest.fixture(autouse=True)
@@ -26,15 +27,15 @@ def _one_torch_thread() -> None:
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The real data beside the checkout; tests that need it are skipped, loudly, where it is absent."""
-    if not (SHARED / "data").is_dir():
-        pytest.skip(f"no real data at {SHARED / 'data'}")
-    return SHARED / "data"
+    if not DATA.is_dir():
+        pytest.skip(f"no real data at {DATA}; set FASTGAZE_DATA")
+    return DATA
 
 
 @pytest.fixture(scope="session")
 def peer() -> Path:
     """Twitter's production FastGaze, beside the checkout."""
-    path = SHARED / "peers" / "twitter-fastgaze.vxm"
+    path = DATA.parent / "peers" / "twitter-fastgaze.vxm"
     if not path.is_file():
         pytest.skip(f"no peer model at {path}")
     return path

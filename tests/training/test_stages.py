@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from experiments import ship
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.spec import GazeSpec, VGGSpec
@@ -30,7 +31,7 @@ from fastgaze.training.soft_targets import (
     student_densities,
     write_soft_targets,
 )
-from fastgaze.training.student import tune_student
+from fastgaze.training.student import tune_student, watched_sources
 from fastgaze.training.teacher import fit_folds, is_dead, train_teacher
 from tests.app.test_cli_pictures import run
 from tests.training.helpers import TINY, bright_squares, source, tiny_model
@@ -39,9 +40,9 @@ SIZE = (64, 96)
 RECORD = untrained(TINY)
 
 
-def _write_set(folder: Path, count: int, seed: int) -> None:
+def _write_set(folder: Path, count: int, seed: int, size: tuple[int, int] = SIZE) -> None:
     """Bright squares as an npz folder."""
-    squares = bright_squares(count, SIZE, seed)
+    squares = bright_squares(count, size, seed)
     (folder / "images").mkdir(parents=True)
     names = [f"{folder.name}{i:03d}" for i in range(count)]
     points = []
@@ -50,7 +51,7 @@ def _write_set(folder: Path, count: int, seed: int) -> None:
         rows, columns = np.nonzero(counts)
         points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
     paths = [folder / "images" / f"{name}.webp" for name in names]
-    write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)
+    write_arrays(folder / "fixations.npz", from_lists(names, paths, [size] * count, points), names)
 
 
 @pytest.fixture
@@ -125,8 +126,6 @@ def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config
 
 
 def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) -> None:
-    from experiments import ship
-
     sets = [tmp_path / name for name in ship.TRAINED_ON]
     for seed, folder in enumerate(sets):
         _write_set(folder, 20, seed)
@@ -234,6 +233,38 @@ def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
         read_soft_targets(config.workshop, of_variants=True)
 
 
+def _with_screens(config: Config, limit: int = 0) -> Config:
+    """The workshop with a set of upright screens, which keep their shape."""
+    _write_set(config.workshop.data / "screens", 40, seed=3, size=(96, 64))
+    return replace(config, workshop=replace(config.workshop, mixed_shapes=("screens",), limit=limit))
+
+
+def test_sets_of_mixed_shapes_keep_them_and_need_no_teacher(config: Config) -> None:
+    workshop = _with_screens(config).workshop
+    large, eyes, screens = distillation_sources(workshop, Mixture(eye_tracking=0.2, teacher=0, mixed_shapes=0.3))
+    assert (large.weight, eyes.weight, screens.weight) == pytest.approx((0.5, 0.2, 0.3))
+    assert screens.inputs.shape[1:3] == (96, 64)
+    assert not any(held_out(part.names).any() for part in workshop.shaped)
+    out = workshop.kept_out()
+    assert set(out) == {"eyes", "screens"}
+    assert all(held_out(part.names).all() for parts in out.values() for part in parts)
+
+
+def test_losses_of_what_is_kept_out_are_watched_and_decide_nothing(config: Config, tmp_path: Path) -> None:
+    save_checkpoint(tiny_model(), tmp_path / "start.safetensors")
+    watching = _with_screens(config)
+    mixture = Mixture(eye_tracking=0.2, teacher=0, mixed_shapes=0.3)
+    watching = replace(watching, tune=replace(watching.tune, mixture=mixture))
+    tune_student(watching, tmp_path / "start.safetensors", tmp_path / "tuned")
+    rows = [row.split(",") for row in (tmp_path / "tuned" / "watched.csv").read_text().splitlines()]
+    assert [row[:2] for row in rows[1:]] == [["2", "eyes"], ["2", "screens"], ["4", "eyes"], ["4", "screens"]]
+    record = load_checkpoint(tmp_path / "tuned" / "best.safetensors")[1]
+    assert (record.data, record.teachers) == (("large", "eyes", "screens"), ())
+    few = replace(config.workshop, limit=2)
+    assert not held_out(few.load("eyes").names).any()
+    assert watched_sources(few) == {}
+
+
 def test_a_readout_whose_maps_are_all_zero_is_dead() -> None:
     torch.manual_seed(0)
     model = create_model("deepgaze2")
@@ -311,6 +342,7 @@ def test_a_student_tuned_at_half_the_sides_is_exported_with_its_own_pixels_and_d
     record = load_checkpoint(tmp_path / "tuned" / "best.safetensors")[1]
     assert record.working_pixels == 32 * 48
     assert isinstance(record.start, TrainingRecord)
+    assert record.pruning == record.start.pruning
     assert (record.start.stage, record.start.working_pixels) == ("prune", 64 * 96)
     assert run("export", tmp_path / "tuned" / "best.safetensors", "--out", tmp_path / "model.onnx") == 0
     card = read_card(tmp_path / "model.onnx")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 
 Progress = Callable[[int, int | None, str], None]
-"""Called with (done, total, note): finished units, units in all (None if that is not known), and a few words."""
+"""Told how much is done, of how much (None if that is not known), and a note to show beside it."""
 
 
 def silent(done: int, total: int | None, note: str) -> None:
-    """A ``Progress`` that tells nobody."""
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)

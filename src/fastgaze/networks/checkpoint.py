@@ -200,7 +200,8 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
     record = TrainingRecord(
         stage=_untyped_stage(values, spec),
         architecture=spec.architecture,
-        working_pixels=values.get("working_pixels") or (_scaled_pixels(settings["scale"], spec) if settings else None),
+        working_pixels=values.get("working_pixels")
+        or (_scaled_pixels(settings.get("scale", 1.0), spec) if settings else None),
         data=(data,) if isinstance(data, str) else tuple(data),
         teachers=tuple(mixture.get("teachers", ("teacher",) if mixture else ())),
         backbone=_untyped_backbone(values),

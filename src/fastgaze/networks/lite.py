@@ -115,7 +115,7 @@ class LiteNet(nn.Module):
     def forward(self, image: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """image (N, 3, H, W), normalised RGB, sides multiples of the spec's stride.
 
-        Returns the last maps at stride 16, (N, maps, H / 16, W / 16), with those at stride 32 if the trunk goes on.
+        Returns the last maps at stride 16, (N, maps, H / 16, W / 16), with those at stride 32 if the trunk has any.
         """
         x: Tensor = self.first(self.stem(image))
         near: Tensor | None = None

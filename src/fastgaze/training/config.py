@@ -8,10 +8,11 @@
 [sweep]               # random search: what is drawn
 """
 
+import os
 import tomllib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.training.datasets import Workshop
@@ -36,6 +37,9 @@ class Mixture:
     teachers: tuple[str, ...] = ("teacher",)
     variants: float = 0.0
     mixed_shapes: float = 0.0
+
+
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True)
@@ -145,23 +149,44 @@ class Config:
 
 
 def read_config(path: Path) -> Config:
-    """Read and check a TOML file; relative folders in it are relative to the file."""
+    """Read and check a TOML file; relative folders in it are relative to the file.
+
+    ``base = "other.toml"`` at its top takes what the file leaves out from another one. The environment variable
+    FASTGAZE_DATA, where it is set, takes the place of ``data``.
+    """
+    return read_settings(Config, path)
+
+
+def read_settings(kind: type[Settings], path: Path) -> Settings:
+    """``read_config`` for any dataclass of settings; its [workshop], if it has one, names data and runs."""
+    values = _read(path)
+    if kind is Config and "workshop" not in values:
+        raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
+    if "workshop" in values and "FASTGAZE_DATA" in os.environ:
+        values["workshop"]["data"] = Path(os.environ["FASTGAZE_DATA"])
+    return _build(kind, values, str(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The tables of a file over those of its base, with absolute folders."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ArgumentError(f"{path}: not a readable TOML file ({error})") from error
-    if "workshop" not in values:
-        raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
-    config = _build(Config, values, str(path))
-    workshop = _build(Workshop, values["workshop"] | _absolute(values["workshop"], path.parent), f"{path}: workshop")
-    return replace(config, workshop=workshop)
+    workshop = values.get("workshop")
+    if isinstance(workshop, dict):
+        workshop |= {key: path.parent / workshop[key] for key in ("data", "runs") if isinstance(workshop.get(key), str)}
+    base = values.pop("base", None)
+    return values if base is None else _over(_read(path.parent / str(base)), values)
 
 
-def _absolute(section: dict[str, str], folder: Path) -> dict[str, Path]:
-    return {key: folder / section[key] for key in ("data", "runs") if key in section}
-
-
-Settings = TypeVar("Settings")
+def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` laid over ``base``, table by table."""
+    merged = dict(base)
+    for key, value in values.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _over(merged[key], value) if both else value
+    return merged
 
 
 def _build(kind: type[Settings], values: object, where: str) -> Settings:

@@ -44,15 +44,15 @@ def distill_student(config: Config, out: Path, grow: Path | None = None, progres
         start.append(weights_digest(small))
         grow_into(small, model)
         record = replace(record, start=earlier)
-    return _fit(Plan(record, start, settings.mixture, settings.fit), workshop, model, out, progress)
+    return _fit(StudentRun(record, start, settings.mixture, settings.fit), workshop, model, out, progress)
 
 
 def tune_student(config: Config, start: Path, out: Path, progress: Progress = silent) -> FitResult:
     """Fine-tune the checkpoint ``start``, pruned or not, in the folder ``out``, by section ``[tune]``."""
     model, earlier = load_gaze_model(start)
     record = next_record("tune", config.workshop, config.tune.mixture, model, earlier)
-    plan = Plan(record, weights_digest(model), config.tune.mixture, config.tune.fit)
-    return _fit(plan, config.workshop, model, out, progress)
+    run = StudentRun(record, weights_digest(model), config.tune.mixture, config.tune.fit)
+    return _fit(run, config.workshop, model, out, progress)
 
 
 def new_student(workshop: Workshop, architecture: str, backbone: str | Path) -> tuple[GazeModel, BackboneRecord]:
@@ -77,11 +77,12 @@ def next_record(
         teachers=mixture.teachers if mixture.teacher or mixture.variants else (),
         start=start,
         backbone=None if start is None else start.backbone,
+        pruning=None if start is None else start.pruning,
     )
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudentRun:
     """What a student's run is made from.
 
     record: of the network at the start of the run.
@@ -94,22 +95,28 @@ class Plan:
     fit: FitSettings
 
 
-def _fit(plan: Plan, workshop: Workshop, model: GazeModel, out: Path, progress: Progress) -> FitResult:
+def _fit(run: StudentRun, workshop: Workshop, model: GazeModel, out: Path, progress: Progress) -> FitResult:
     """Train a student in place; ``out/best.safetensors`` always holds the best checkpoint so far."""
-    claim_student(workshop, plan.start, plan.mixture, out)
+    claim_student(workshop, run.start, run.mixture, out)
     record = replace(
-        plan.record,
-        working_pixels=prod(working_size(model, workshop.size, plan.fit.scale)),
-        precision=plan.fit.precision,
-        seed=plan.fit.seed,
-        details={"mixture": asdict(plan.mixture), "fit": asdict(plan.fit)},
+        run.record,
+        working_pixels=prod(working_size(model, workshop.size, run.fit.scale)),
+        precision=run.fit.precision,
+        seed=run.fit.seed,
+        details={"mixture": asdict(run.mixture), "fit": asdict(run.fit)},
     )
-    sources = distillation_sources(workshop, plan.mixture)
+    sources = distillation_sources(workshop, run.mixture)
     validation = [fixation_source(workshop.validation_set)]
-    watched = {name: [fixation_source(part) for part in parts] for name, parts in workshop.kept_out().items()}
-    result = fit_network(model, sources, validation, plan.fit, out, record, progress, watched)
+    result = fit_network(model, sources, validation, run.fit, out, record, progress, watched_sources(workshop))
     write_json(out / "result.json", asdict(result))
     return result
+
+
+def watched_sources(workshop: Workshop) -> dict[str, list[Source]]:
+    """What is kept out of the eye-tracking sets, by their names, where it has fixations."""
+    found = {name: [fixation_source(part) for part in parts] for name, parts in workshop.kept_out().items()}
+    seen = {name: [source for source in sources if len(source)] for name, sources in found.items()}
+    return {name: sources for name, sources in seen.items() if sources}
 
 
 def fit_network(

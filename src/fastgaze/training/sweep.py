@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError, require
+from fastgaze.core.pareto import pareto as front
 from fastgaze.core.progress import Progress, silent
 from fastgaze.networks.checkpoint import Json, load_gaze_model
 from fastgaze.training.config import Config, PruneSettings, SweepSettings
@@ -129,11 +130,7 @@ def points(study: "optuna.Study") -> list[Point]:
 
 def pareto(found: list[Point]) -> list[Point]:
     """Points that no other beats in both loss and GFLOP, cheapest first."""
-    front: list[Point] = []
-    for point in sorted(found, key=lambda p: (p.gflop, p.loss)):
-        if not front or point.loss < front[-1].loss:
-            front.append(point)
-    return front
+    return front(found, cost=lambda p: p.gflop, loss=lambda p: p.loss)
 
 
 def student_trial(config: Config, start: Path) -> tuple[Trial, int]:

@@ -133,7 +133,7 @@ def _fit_starts(config: Config, large: Source, folder: Path, progress: Progress)
 def _fit_start(
     config: Config, number: int, large: Source, validation: Source, folder: Path, progress: Progress
 ) -> tuple[GazeModel, FitResult]:
-    """A readout trained on the large set. One that dies, as both maps of its narrow layer may, is begun anew."""
+    """A readout trained on the large set. One that dies, as both maps of its narrow layer may, is started again."""
     settings = config.teacher
     for seed in range(number, _ATTEMPTS * settings.starts, settings.starts):
         model, _ = _new_teacher(config.workshop, settings, seed)

@@ -77,7 +77,7 @@ def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
         "model": model,
         "architecture": spec.architecture,
         "size": size_to_json(size),
-        "maps": sum(layer.maps for layer in layers),
+        "maps": cost.prunable_maps(spec),
         "parameters": cost.parameters(spec),
         "gflop": sum(layer.flops for layer in layers) / 1e9,
         "formula": "H*W*Cout*(2*Cin*K^2+1), the +1 also where a convolution has no bias",

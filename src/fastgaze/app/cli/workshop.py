@@ -188,7 +188,7 @@ def narrow(
     out_file: OutFile,
     json: Json = False,
 ) -> None:
-    """Reduce a FastGaze checkpoint to given widths by removing the least important feature maps.
+    """Reduce a checkpoint to given widths by removing the least important feature maps.
 
     Widths that fill the blocks of an engine make a network faster than its GFLOP suggest.
     """
@@ -259,7 +259,7 @@ def _read(path: Path) -> "Config":
 
 @contextmanager
 def training_bar(what: str) -> Iterator["Progress"]:
-    """A progress bar on a terminal; elsewhere a line on stderr every half minute, so that a log shows the progress."""
+    """A progress bar on a terminal; elsewhere a line on stderr every half minute, so that a log tells how far it is."""
     with progress() as bar:
         task = bar.add_task(what, total=None)
         told = time.monotonic()
