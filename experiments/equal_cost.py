@@ -96,7 +96,7 @@ def score(path: Path, options: argparse.Namespace) -> dict[str, Record]:
     model, record = load_gaze_model(path)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        export_onnx(model, file, Facts(path.parent.name, working_size=WorkingSize(record.working_pixels)))
+        export_onnx(model, file, Facts(path.parent.name, working_size=WorkingSize(record.working_pixels or WorkingSize.pixels)))
         runtime = RuntimeModel(load(file, threads=options.threads))
         return {
             name: scoring.columns(scoring.score(runtime, name, options.data, options.limit)) for name in options.sets
