@@ -21,7 +21,7 @@ from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.networks.ensemble import Head
 from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.card import WorkingSize, identity, read_card
@@ -166,7 +166,6 @@ def single_model(path: Path) -> GazeModel:
     model = load_checkpoint(path)[0]
     if isinstance(model, GazeModel):
         return model.eval()
-    assert isinstance(model, GazeEnsemble), f"{path} is not a gaze model"
     head = model.heads[0]
     assert isinstance(head, Head)
     single = GazeModel(model.spec.member)

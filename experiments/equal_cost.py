@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fastgaze.training.student import tune_student
 
 from experiments import common, scoring
 from experiments.common import RESULTS, Record
@@ -27,11 +26,11 @@ from fastgaze.core.sizes import format_size
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.onnx.write import Facts, export_onnx
-from fastgaze.runtime.card import WorkingSize
 from fastgaze.runtime.predictor import load
 from fastgaze.training.config import Config, PruneSettings, StudentSettings, TuneSettings, read_settings
 from fastgaze.training.datasets import Workshop
 from fastgaze.training.prune import REFERENCE, prune_student
+from fastgaze.training.student import tune_student
 
 SETS = ("salicon-val", "osie-held-out", "cat2000")
 
@@ -96,7 +95,7 @@ def score(path: Path, options: argparse.Namespace) -> dict[str, Record]:
     model, record = load_gaze_model(path)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        export_onnx(model, file, Facts(path.parent.name, working_size=WorkingSize(record.working_pixels or WorkingSize.pixels)))
+        export_onnx(model, file, Facts.of(path.parent.name, record))
         runtime = RuntimeModel(load(file, threads=options.threads))
         return {
             name: scoring.columns(scoring.score(runtime, name, options.data, options.limit)) for name in options.sets

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from experiments import common
 from experiments.common import RESULTS, RUNS, Record
+from experiments.lenet import is_lenet, load_lenet, load_mnist
 from fastgaze.data.formats import npz
-from fastgaze.data.mnist import load_mnist
 from fastgaze.networks import GazeModel, load_checkpoint
 from fastgaze.onnx.read import reopen
 from fastgaze.pruning import (
@@ -165,7 +165,11 @@ def _gaze_loss(part: Batch, precision: str) -> Loss:
 def _load(name: str) -> nn.Module:
     """The network in evaluation mode, where training would put it."""
     path = common.ROOT / name
-    model: nn.Module = load_checkpoint(path)[0] if path.suffix == ".safetensors" else reopen(name)[0]
+    model: nn.Module
+    if path.suffix != ".safetensors":
+        model = reopen(name)[0]
+    else:
+        model = load_lenet(path)[0] if is_lenet(path) else load_checkpoint(path)[0]
     return model.to(device()).eval()
 
 

@@ -1,7 +1,6 @@
 """The recipes run from end to end on a handful of made-up digits."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.test_mnist import write_idx
-
-RECIPES = Path(__file__).parents[2] / "experiments"
+from tests.experiments.test_lenet import write_idx
 
 
 @pytest.fixture(autouse=True)
-def _recipes_on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sys, "path", [str(RECIPES), *sys.path])
+def _threads_as_before() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
@@ -40,8 +36,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_lenet_table_and_comparison_from_end_to_end(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import lenet_mnist
-    import pruning_comparison
+    from experiments import lenet_mnist, pruning_comparison
 
     options = [
         "--data",
@@ -86,7 +81,7 @@ def test_lenet_table_and_comparison_from_end_to_end(
 
 
 def test_the_table_takes_the_beta_that_is_best_on_the_validation_digits() -> None:
-    import lenet_mnist
+    from experiments import lenet_mnist
 
     def entry(seed: int, beta: float, validation: float, error: float) -> dict[str, object]:
         return {
@@ -102,19 +97,18 @@ def test_the_table_takes_the_beta_that_is_best_on_the_validation_digits() -> Non
 
 
 def test_sparse_cost_of_a_dense_network_is_its_flops() -> None:
-    import lenet_mnist
-
-    from fastgaze.networks import create_model
+    from experiments import lenet_mnist
+    from experiments.lenet import LeNet5
     from fastgaze.pruning import ChannelGraph, Flops
 
-    net = create_model("lenet5")
+    net = LeNet5()
     graph = ChannelGraph.trace(net, torch.zeros(1, 1, 28, 28))
     assert lenet_mnist.sparse_cost(net, graph) == Flops().total(graph)
 
 
 @pytest.mark.slow
 def test_bookkeeping_is_cheap(tmp_path: Path) -> None:
-    import pruning_benchmark
+    from experiments import pruning_benchmark
 
     pruning_benchmark.main(["--json", str(tmp_path / "b.json"), "--maps", "200", "--pairs", "4"])
     result = json.loads((tmp_path / "b.json").read_text())

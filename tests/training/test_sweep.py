@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.training.config import SweepSettings
-from fastgaze.training.prune import PruneSettings
+from fastgaze.training.config import PruneSettings, SweepSettings
 from fastgaze.training.sweep import Point, open_study, pareto, run_sweep
 
 MAPS = 2803
@@ -98,15 +97,15 @@ from tests.training.test_sweep import BASE, MAPS, arithmetic_trial
 def trial(settings, folder):
     time.sleep(0.05)
     return arithmetic_trial(settings, folder)
-done = []
-run_sweep(trial, MAPS, BASE, SweepSettings(), sys.argv[1], "test", 16, Path(sys.argv[2]), done.append)
-print(*(point.number for point in done))
+def tell(done, total, note):
+    print(note.removeprefix("trial ").split(":")[0])
+run_sweep(trial, MAPS, BASE, SweepSettings(), sys.argv[1], "test", 16, Path(sys.argv[2]), tell)
 """
 
 
 def test_two_workers_share_one_study_in_postgresql(postgres: str, tmp_path: Path) -> None:
     open_study(postgres, "test")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _WORKER, postgres, str(tmp_path)]
     workers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     numbers = [[int(n) for n in worker.communicate(timeout=120)[0].split()] for worker in workers]

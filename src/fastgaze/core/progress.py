@@ -9,6 +9,10 @@ Progress = Callable[[int, int | None, str], None]
 """Told how much is done, of how much (None if that is not known), and a note to show beside it."""
 
 
+def silent(done: int, total: int | None, note: str) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True)
 class Seconds:
     """Time that one step took."""

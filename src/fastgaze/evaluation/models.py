@@ -78,11 +78,8 @@ class CheckpointModel:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._torch = require("torch", "train")
         from fastgaze.networks.checkpoint import load_checkpoint
-        from fastgaze.networks.lenet import LeNet5
 
         model, _ = load_checkpoint(path)
-        if isinstance(model, LeNet5):
-            raise ModelError(f"{path}: a LeNet-5 predicts no gaze; give a gaze model")
         if threads:
             self._torch.set_num_threads(threads)
         self._model = model.eval()

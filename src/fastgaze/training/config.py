@@ -1,10 +1,10 @@
-"""A run's settings in one TOML file, one section a stage; what a section leaves out keeps its default.
+"""A run's settings in one TOML file, one section for each stage; what a section leaves out keeps its default.
 
 [workshop]            # data sets and folders
 [teacher]             # DeepGaze II: [teacher.fit] on the large set, [teacher.folds] on the eye-tracking sets
 [student]             # distillation: [student.mixture], [student.fit]
 [prune]               # pruning while training
-[tune]                # fine-tuning of what pruning left
+[tune]                # fine-tuning of a student: [tune.mixture], [tune.fit]
 [sweep]               # random search: what is drawn
 """
 
@@ -15,10 +15,29 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.training.distill import Mixture
+from fastgaze.training.datasets import Workshop
 from fastgaze.training.fit import FitSettings
-from fastgaze.training.prune import PruneSettings
-from fastgaze.training.workshop import Workshop
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What a student learns from.
+
+    eye_tracking: share of eye-tracking images, the paper's 0.1.
+    teacher: in the large set, share of the soft targets in what is learned; the rest are the set's own
+        fixations. 0 needs no teacher.
+    teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their soft targets are averaged.
+    variants: share of the large set's places in a batch that go to variants of its images (drawings, noise and such),
+        with the soft targets that ``teachers`` gave these; those have no fixations.
+    mixed_shapes: share of images from the sets of mixed shapes, with their fixations.
+    """
+
+    eye_tracking: float = 0.1
+    teacher: float = 0.5
+    teachers: tuple[str, ...] = ("teacher",)
+    variants: float = 0.0
+    mixed_shapes: float = 0.0
+
 
 Settings = TypeVar("Settings")
 
@@ -51,10 +70,47 @@ class StudentSettings:
 
 @dataclass(frozen=True)
 class TuneSettings:
-    """Fine-tuning of a pruned student."""
+    """Fine-tuning of a student, pruned or not."""
 
     mixture: Mixture = field(default_factory=Mixture)
     fit: FitSettings = field(default_factory=FitSettings)
+
+
+@dataclass(frozen=True)
+class PruneSettings:
+    """The paper removes 1 map every 10 steps of 8 images with SGD 0.0025, momentum 0.9.
+
+    marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
+    remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
+    share: of the removable maps to remove per round instead of ``maps``; 0 for none.
+    objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
+    cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
+    frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
+    precision, scale: as in ``FitSettings``; a latency is that of images so scaled.
+    """
+
+    marks: tuple[float, ...] = ()
+    remove: int = 0
+    steps: int = 10
+    maps: int = 1
+    share: float = 0.0
+    objective: Literal["beta*", "beta", "none"] = "beta*"
+    beta: float = 0.0
+    cost: Literal["flops", "latency"] = "flops"
+    frozen_cost: bool = False
+    optimizer: Literal["adam", "sgd"] = "sgd"
+    learning_rate: float = 0.0025
+    batch: int = 8
+    precision: Literal["bf16", "fp32"] = "bf16"
+    scale: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.frozen_cost and self.cost == "latency":
+            raise ArgumentError(NO_FROZEN_COST)
+
+
+NO_FROZEN_COST = "frozen_cost is for cost = 'flops'; a measured latency follows the network: leave one of them out"
 
 
 @dataclass(frozen=True)
@@ -83,7 +139,7 @@ class Config:
     sweep: SweepSettings = field(default_factory=SweepSettings)
 
     def with_fit(self, steps: int | None = None, scale: float | None = None) -> "Config":
-        """The same with other settings for students, new ones and those that are fine-tuned."""
+        """The same with other steps and scale for students, new ones and those that are fine-tuned."""
 
         def changed(fit: FitSettings) -> FitSettings:
             return replace(fit, steps=steps or fit.steps, scale=scale or fit.scale)
@@ -133,15 +189,15 @@ def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _build(kind: type[Settings], values: Any, where: str) -> Settings:
+def _build(kind: type[Settings], values: object, where: str) -> Settings:
     """A settings object from a table; unknown keys and wrong types are refused by name."""
     if not isinstance(values, dict):
-        raise ArgumentError(f"{where} = {values!r} is no section of settings")
+        raise ArgumentError(f"{where} = {values!r} is not a section of settings")
     hints = get_type_hints(kind)
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     if unknown := sorted(set(values) - set(known)):
-        raise ArgumentError(f"{where}: no setting {unknown[0]!r}; there are {', '.join(known)}")
-    made = {}
+        raise ArgumentError(f"{where}: no setting {unknown[0]!r}; the settings are {', '.join(known)}")
+    made: dict[str, object] = {}
     for key, value in values.items():
         hint = hints[key]
         if is_dataclass(hint) and isinstance(hint, type):
@@ -154,12 +210,12 @@ def _build(kind: type[Settings], values: Any, where: str) -> Settings:
     return kind(**made)
 
 
-def _convert(value: Any, hint: Any, where: str) -> Any:
+def _convert(value: object, hint: object, where: str) -> object:
     """A TOML value as the type of its setting: a list becomes a tuple, a whole number a float, text a path."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         if value not in parts:
-            raise ArgumentError(f"{where} = {value!r} is none of {', '.join(map(repr, parts))}")
+            raise ArgumentError(f"{where} = {value!r} is not one of {', '.join(map(repr, parts))}")
         return value
     if origin is tuple and isinstance(value, list):
         hints = parts[:1] * len(value) if parts[-1] is ... else parts
@@ -172,8 +228,15 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return float(value)
     wanted = origin or hint
     if type(value) is not wanted:
-        raise ArgumentError(f"{where} = {value!r} is no {_KINDS[wanted]}")
+        raise ArgumentError(f"{where} = {value!r} is not {_KINDS[wanted]}")
     return value
 
 
-_KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false", tuple: "list", Path: "path"}
+_KINDS: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    tuple: "a list",
+    Path: "a path",
+}

@@ -1,4 +1,4 @@
-"""Pictures that are no plain photographs: each training image changed in one of several ways, for a teacher to label.
+"""Pictures that are not plain photographs: each training image changed in one of several ways, for a teacher to label.
 
 A small student knows what its images showed it. Drawings, old prints, noise, low resolution, other distances, frames
 and puzzles are cheap to make from photographs, and a larger student that stays right on them can say where people would
@@ -81,7 +81,7 @@ def framed(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def jumbled(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Cut into 2 to 4 tiles a side, put together in another order."""
+    """Cut into 2 to 4 tiles per side, put together in another order."""
     tiles = int(rng.integers(2, 5))
     width, height = image.width // tiles, image.height // tiles
     order = rng.permutation(tiles * tiles)
@@ -106,7 +106,7 @@ def variant(pixels: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
     return np.asarray(change(Image.fromarray(np.asarray(pixels)), np.random.default_rng(index)))
 
 
-def variants(data: PreparedSet, cache: Path) -> NDArray[np.uint8]:
+def variant_images(data: PreparedSet, cache: Path) -> NDArray[np.uint8]:
     """The variants of all images, uint8 (n, H, W, 3), memory-mapped, made now if they are not in ``cache``."""
     height, width = data.size
     file = cache / f"{data.name.replace('/', '-')}-{height}x{width}-{KEY}.npy"

@@ -1,11 +1,16 @@
+"""LeNet-5 and MNIST: the network that the paper prunes, and the files that it is trained on."""
+
 import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from fastgaze.core.errors import DataError
-from fastgaze.data.mnist import load_mnist, read_idx
+from experiments.lenet import LeNet5, lenet_flops, load_lenet, load_mnist, read_idx, save_lenet
+from fastgaze.core.errors import DataError, ModelError
+from fastgaze.pruning import ChannelGraph, Flops
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -56,5 +61,24 @@ def test_damaged_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not an IDX file"):
         read_idx(path)
     write_idx(path, np.zeros((3, 28, 28)))
-    with pytest.raises(DataError, match="one label an image"):
+    with pytest.raises(DataError, match="each image needs one label"):
         load_mnist(tmp_path)
+
+
+@pytest.mark.parametrize("widths", [(20, 50, 500, 10), (3, 15, 453, 10)])
+def test_flops_by_the_formula_are_those_that_pruning_counts(widths: tuple[int, int, int, int]) -> None:
+    graph = ChannelGraph.trace(LeNet5(widths), torch.zeros(1, 1, 28, 28))
+    assert lenet_flops(widths) == Flops().total(graph)
+    assert len(graph.maps) == sum(widths)
+
+
+def test_a_network_of_any_widths_is_saved_with_its_facts(tmp_path: Path) -> None:
+    net = LeNet5((2, 3, 4, 10))
+    save_lenet(net, tmp_path / "net.safetensors", {"cost_percent": 9.5})
+    loaded, facts = load_lenet(tmp_path / "net.safetensors")
+    assert (loaded.widths, facts) == ((2, 3, 4, 10), {"cost_percent": 9.5})
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, loaded.state_dict()[name]), name
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ModelError, match="holds no LeNet-5"):
+        load_lenet(tmp_path / "other.safetensors")

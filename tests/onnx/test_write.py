@@ -12,12 +12,13 @@ from PIL import Image
 from fastgaze.core.cost import flops, parameters, prunable_maps
 from fastgaze.core.errors import ExportError
 from fastgaze.core.spec import GazeSpec
+from fastgaze.networks import TrainingRecord
 from fastgaze.onnx.write import PARITY, Facts, check_parity, export_int8, export_onnx
 from fastgaze.runtime.card import WorkingSize, read_card
 from fastgaze.runtime.predictor import load
-from tests.small_models import DENSE, PLAIN, bright_model, random_model
+from tests.small_models import DENSE, LITE, PLAIN, bright_model, random_model
 
-SPECS = pytest.mark.parametrize("spec", [PLAIN, DENSE], ids=lambda spec: spec.architecture)
+SPECS = pytest.mark.parametrize("spec", [PLAIN, DENSE, LITE], ids=lambda spec: spec.architecture)
 
 
 @SPECS
@@ -36,9 +37,11 @@ def test_the_graph_is_plain(spec: GazeSpec, tmp_path: Path) -> None:
     export_onnx(random_model(spec), path, Facts("m"), half=False)
     graph = onnx.load(path).graph
     kinds = collections.Counter(node.op_type for node in graph.node)
-    assert set(kinds) <= {"Conv", "Relu", "PRelu", "MaxPool", "AveragePool", "BatchNormalization", "Concat"}
-    # Only the BatchNorms that come before a ReLU and a convolution stay: one a dense layer, one a transition.
-    assert kinds["BatchNormalization"] == (0 if spec is PLAIN else 6 + 2)
+    plain = {"Conv", "Relu", "PRelu", "MaxPool", "AveragePool", "BatchNormalization", "Concat"}
+    # A mobile trunk has ReLU6 (Clip, whose bounds are constants), additions, and one upsampling.
+    assert set(kinds) <= (plain if spec is not LITE else {"Conv", "PRelu", "Clip", "Constant", "Add", "Resize"})
+    # Only the BatchNorms that come before a ReLU and a convolution stay: one per dense layer, one per transition.
+    assert kinds["BatchNormalization"] == (6 + 2 if spec is DENSE else 0)
     assert [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim] == [
         "n",
         "",
@@ -77,6 +80,15 @@ def test_the_card_says_what_the_network_is(tmp_path: Path) -> None:
     assert card.working_size.pixels == 50_000
     assert card.sigma == pytest.approx(float(model.tail.sigma.detach()))
     assert np.array_equal(card.center_bias, model.tail.center_bias.numpy())
+
+
+def test_a_card_is_filled_from_the_record() -> None:
+    start = TrainingRecord("distill", "fastgaze", 76_800, ("salicon/train", "osie"))
+    facts = Facts.of("name", TrainingRecord("tune", "fastgaze", 160 * 208, ("osie", "study"), start=start))
+    assert (facts.data, facts.working_size.pixels) == ("salicon/train, osie, study", 160 * 208)
+    assert Facts.of("name", start, pixels=50_000).working_size.pixels == 50_000
+    unknown = Facts.of("name", TrainingRecord("unknown", "fastgaze", None, ()))
+    assert (unknown.data, unknown.working_size) == ("", WorkingSize())
 
 
 def test_exporting_leaves_the_network_as_it_was(tmp_path: Path) -> None:

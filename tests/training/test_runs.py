@@ -1,4 +1,4 @@
-"""A run or a cache that was made from something else is not gone on with by mistake."""
+"""A run or a cache that was made from something else is not continued by mistake."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from fastgaze.networks import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.datasets import prepare
 from fastgaze.training.features import extract_features
-from fastgaze.training.runs import claim, weights_digest
+from fastgaze.training.runs import claim, differences, weights_digest
 from tests.training.helpers import bright_squares, tiny_model
 
 MIXTURE = {"teacher": 0.5, "teachers": ("teacher",)}
@@ -35,7 +35,9 @@ def test_another_start_or_mixture_is_refused_by_name(tmp_path: Path) -> None:
     claim(tmp_path, {"run": {"start": "a"}, "mixture": MIXTURE}, {})
     (tmp_path / "state.safetensors").touch()
     claim(tmp_path, {"run": {"start": "a"}, "mixture": MIXTURE}, {})
-    reason = r"holds another run: run.start is 'a' there, 'b' here; give another --out or delete the folder"
+    reason = (
+        r"holds another run: run.start is 'a' there, 'b' here; choose another folder, or delete this one to start anew"
+    )
     with pytest.raises(ArgumentError, match=reason):
         claim(tmp_path, {"run": {"start": "b"}, "mixture": MIXTURE}, {})
     with pytest.raises(ArgumentError, match=r"mixture.teachers is \['teacher'\] there, \['small'\] here"):
@@ -64,6 +66,11 @@ def test_pruning_may_go_on_to_lower_marks_only(tmp_path: Path) -> None:
     for marks in ((3.0, 2.0, 1.0, 0.5), (3.0, 1.0), ()):
         with pytest.raises(ArgumentError, match=r"prune\.marks"):
             claim(folder, {"prune": {"marks": marks}}, {})
+
+
+def test_sections_that_lie_in_each_other_compare_as_flat_ones() -> None:
+    assert differences({"fit.steps": 5, "size": [2, 3]}, {"fit": {"steps": 5}, "size": (2, 3)}) == []
+    assert differences({"fit": {"steps": 5}}, {"fit": {"steps": 6}}) == ["fit.steps is 5 there, 6 here"]
 
 
 def test_a_digest_changes_with_one_weight() -> None:

@@ -1,17 +1,54 @@
-"""Milliseconds of single layers in the shipping engine: the table behind pruning by latency."""
+"""What the layers of an ONNX graph are and cost: FLOPs of a graph, milliseconds of single layers in the engine."""
 
-from collections.abc import Callable
 from pathlib import Path
 from time import process_time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastgaze.core.errors import require
+from fastgaze.core.cost import Layer
+from fastgaze.core.errors import ModelError, require
+from fastgaze.core.progress import Progress, silent
 from fastgaze.pruning import ChannelGraph, Latency, LatencyTable, LayerShape
 from fastgaze.pruning.latency import stair_widths
 
+if TYPE_CHECKING:
+    import onnx
+
 ENGINE = "onnxruntime, fp32, one thread"
+_PASSED_ON = ("Cast", "DequantizeLinear", "Identity")  # between stored weights and their convolution
 COARSE = 128  # channels from which only every fourth stair is measured
+
+
+def graph_layers(model: "onnx.ModelProto", size: tuple[int, int]) -> list[Layer]:
+    """Every convolution of a graph for an input of ``size`` (height, width), in order."""
+    onnx = require("onnx", "train")
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    for dimension, value in zip(fixed.graph.input[0].type.tensor_type.shape.dim, (1, 3, *size), strict=True):
+        dimension.dim_value = value
+    graph = onnx.shape_inference.infer_shapes(fixed, strict_mode=True, data_prop=True).graph
+    shapes = {
+        value.name: [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
+        for value in (*graph.value_info, *graph.output)
+    }
+    weights = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    weights |= {
+        node.output[0]: weights[node.input[0]]
+        for node in graph.node
+        if node.op_type in _PASSED_ON and node.input[0] in weights
+    }
+    return [_layer(node, weights, shapes[node.output[0]]) for node in graph.node if node.op_type == "Conv"]
+
+
+def _layer(node: "onnx.NodeProto", weights: dict[str, list[int]], output: list[int]) -> Layer:
+    if node.input[1] not in weights:
+        raise ModelError(f"the weights of {node.name} are computed in the graph; only stored ones can be counted")
+    maps, maps_in, *kernel = weights[node.input[1]]
+    if kernel[0] != kernel[1]:
+        raise ModelError(f"{node.name} has a kernel of {kernel}; only square ones can be counted")
+    parameters = maps * maps_in * kernel[0] ** 2 + (maps if len(node.input) > 2 else 0)
+    return Layer(node.name, maps_in, maps, kernel[0], output[2], output[3], parameters)
 
 
 def measured_widths(width: int, step: int) -> list[int]:
@@ -25,14 +62,17 @@ def layer_milliseconds(shape: LayerShape, rounds: int = 7) -> float:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = runtime.InferenceSession(_convolution(shape), options, providers=["CPUExecutionProvider"])
-    height, width = (n * s for n, s in zip((shape.height, shape.width), shape.stride, strict=True))
-    x = np.zeros((1, shape.channels_in, height, width), np.float32)
+    x = np.zeros(_input_size(shape), np.float32)
     times = []
     for _ in range(rounds + 2):
         start = process_time()
         session.run(None, {"x": x})
         times.append(process_time() - start)
     return 1000 * min(times[2:])
+
+
+def _input_size(shape: LayerShape) -> tuple[int, int, int, int]:
+    return 1, shape.channels_in, shape.height * shape.stride[0], shape.width * shape.stride[1]
 
 
 def _convolution(shape: LayerShape) -> bytes:
@@ -46,11 +86,10 @@ def _convolution(shape: LayerShape) -> bytes:
         helper.make_node("Conv", ["x", "w"], ["y"], strides=list(shape.stride), pads=padding, group=groups),
         helper.make_node("Relu", ["y"], ["z"]),
     ]
-    size = [1, shape.channels_in, *(n * s for n, s in zip((shape.height, shape.width), shape.stride, strict=True))]
     graph = helper.make_graph(
         nodes,
         "layer",
-        [helper.make_tensor_value_info("x", float32, size)],
+        [helper.make_tensor_value_info("x", float32, _input_size(shape))],
         [helper.make_tensor_value_info("z", float32, [1, shape.channels_out, shape.height, shape.width])],
         [numpy_helper.from_array(weight, "w")],
     )
@@ -59,9 +98,7 @@ def _convolution(shape: LayerShape) -> bytes:
     return content
 
 
-def latency_cost(
-    graph: ChannelGraph, size: tuple[int, int], file: Path, report: Callable[[int], None] | None = None
-) -> Latency:
+def latency_cost(graph: ChannelGraph, size: tuple[int, int], file: Path, progress: Progress = silent) -> Latency:
     """The cost in milliseconds for inputs of ``size`` (height, width); measured once and kept in ``file``."""
     if not file.is_file():
         done = 0
@@ -69,8 +106,7 @@ def latency_cost(
         def measure(shape: LayerShape) -> float:
             nonlocal done
             done += 1
-            if report:
-                report(done)
+            progress(done, None, "layers measured")
             return layer_milliseconds(shape)
 
         LatencyTable.measure(graph, size, measure, engine=ENGINE, widths=measured_widths).save(file)
