@@ -48,7 +48,7 @@ class View:
 
         center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
         """
-        bias = self.predictor.bias(center_bias)
+        bias = self.predictor._bias_of(center_bias)
         density = tail.Field(self.saliency, self.working, self.predictor.card.sigma, bias)
         named = "none" if center_bias is None else "model" if isinstance(center_bias, str) else "given"
         return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock)
@@ -110,7 +110,7 @@ class Predictor:
         saliency = _checked(found, pixels.shape[1:], self.name)
         return View(self, saliency, (pixels.shape[1], pixels.shape[2]), picture_size, picture, clock)
 
-    def bias(self, center_bias: CenterBias = "model") -> tail.Bias:
+    def _bias_of(self, center_bias: CenterBias) -> tail.Bias:
         """The centre bias as the tail takes it."""
         if center_bias is None:
             return tail.NO_BIAS

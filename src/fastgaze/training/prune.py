@@ -53,12 +53,10 @@ def prune_student(config: Config, start: Path, out: Path, progress: Progress = s
     model, earlier = load_gaze_model(start)
     workshop, mixture = config.workshop, config.student.mixture
     claim_student(workshop, weights_digest(model), mixture, out, config.prune)
-    cost: Cost | None = None
+    size, cost = working_size(model, workshop.size, config.prune.scale), None
     if config.prune.cost == "latency":
-        size = working_size(model, workshop.size, config.prune.scale)
         cost = latency_cost(trace(model), size, out / "latency.json", progress)
-    pixels = prod(working_size(model, workshop.size, config.prune.scale))
-    record = replace(next_record("prune", workshop, mixture, model, earlier), working_pixels=pixels)
+    record = replace(next_record("prune", workshop, mixture, model, earlier), working_pixels=prod(size))
     sources = distillation_sources(workshop, mixture)
     return prune_while_training(model, sources, config.prune, out, record, cost, progress)
 
