@@ -36,7 +36,7 @@ def test_another_start_or_mixture_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "state.safetensors").touch()
     claim(tmp_path, {"run": {"start": "a"}, "mixture": MIXTURE}, {})
     reason = (
-        r"holds another run: run.start is 'a' there, 'b' here; choose another folder, or delete this one to start anew"
+        r"holds another run: run.start is 'a' there, 'b' here; choose another folder, or delete this one"
     )
     with pytest.raises(ArgumentError, match=reason):
         claim(tmp_path, {"run": {"start": "b"}, "mixture": MIXTURE}, {})

@@ -31,7 +31,7 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 REFERENCE: Size = (480, 640)
 """Picture for which costs are stated, (height, width): as the paper does, and at the working size that it leads to."""
-# ModelProto's graph, operator sets and functions: all of it that computes.
+# ModelProto's graph, operator sets and functions: all that computes.
 _COMPUTING_FIELDS = (7, 8, 25)
 # ModelProto.metadata_props and the key and value of its StringStringEntryProto.
 _METADATA_FIELD, _KEY_FIELD, _VALUE_FIELD = 14, 1, 2

@@ -34,7 +34,7 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
         raise DataError(f"cannot read {file}: {error}; write it with numpy.savez_compressed") from error
     lengths = {name: array[name].shape for name in ("name", "width", "height")}
     if len(set(lengths.values())) != 1:
-        raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write it anew")
+        raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write the file again")
     names = tuple(str(name) for name in array["name"])
     images = folder / "images"
     found = {p.stem: p for p in image_files(images)} if images.is_dir() else {}
@@ -50,7 +50,7 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
 
 
 def write_arrays(file: Path, fixations: FixationSet, names: list[str]) -> None:
-    """Write the fixations of a set under other ``names`` (those of the image files beside it)."""
+    """Write the fixations of a set under other ``names`` (those of the image files next to it)."""
     np.savez_compressed(
         file,
         name=np.array(names, dtype=np.str_),
