@@ -95,11 +95,7 @@ def score(path: Path, options: argparse.Namespace) -> dict[str, Record]:
     model, record = load_gaze_model(path)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
-        export_onnx(
-            model,
-            file,
-            Facts.of(path.parent.name, record),
-        )
+        export_onnx(model, file, Facts.of(path.parent.name, record))
         runtime = RuntimeModel(load(file, threads=options.threads))
         return {
             name: scoring.columns(scoring.score(runtime, name, options.data, options.limit)) for name in options.sets

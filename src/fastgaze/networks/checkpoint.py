@@ -200,8 +200,7 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
     record = TrainingRecord(
         stage=_untyped_stage(values, spec),
         architecture=spec.architecture,
-        working_pixels=values.get("working_pixels")
-        or (_scaled_pixels(settings.get("scale", 1.0), spec) if settings else None),
+        working_pixels=values.get("working_pixels") or _scaled_pixels(settings, spec),
         data=(data,) if isinstance(data, str) else tuple(data),
         teachers=tuple(mixture.get("teachers", ("teacher",) if mixture else ())),
         backbone=_untyped_backbone(values),
@@ -236,9 +235,11 @@ def _untyped_stage(values: Mapping[str, Any], spec: Spec) -> Stage:
     return "unknown"
 
 
-def _scaled_pixels(scale: float, spec: Spec) -> int:
+def _scaled_pixels(settings: Mapping[str, Any], spec: Spec) -> int | None:
+    if not settings:
+        return None
     trunk = spec.member.trunk if isinstance(spec, EnsembleSpec) else spec.trunk
-    height, width = scaled_size(_UNTYPED_SIZE, scale, trunk.stride)
+    height, width = scaled_size(_UNTYPED_SIZE, settings.get("scale", 1.0), trunk.stride)
     return height * width
 
 
