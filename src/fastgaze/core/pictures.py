@@ -36,11 +36,11 @@ SUFFIXES = (
 """How the names of picture files end, in lower case."""
 MAX_PIXELS = 120_000_000
 MAX_BYTES = 1 << 30
-"""Of a file: as many as 120 megapixels take without compression at 16 bits per sample."""
+"""The largest file: 120 megapixels without compression at 16 bits per sample."""
 # As in JPEG. Pillow handles rows one by one under the interpreter's lock: a PNG of 68 bytes with 49 million rows of one
 # pixel takes half a minute.
 MAX_SIDE = 65_535
-# A fixed list: Pillow's others include formats that start programs (EPS) or that any bytes pass for (TGA).
+# A fixed list: Pillow's others include formats that start programs (EPS) or that accept any bytes (TGA).
 COMMON = ("JPEG", "PNG", "GIF", "BMP", "PPM")
 OTHERS = ("WEBP", "TIFF", "AVIF", "JPEG2000", "ICO")
 _HEIF = "HEIF"
@@ -81,12 +81,12 @@ class Picture:
         self.format = None if header is None else header.format
         self.slow = any(tile[0] in Image.DECODERS for tile in getattr(header, "tile", ()))
         self._source, self._label, self._orientation = source, label, orientation
-        # What a file holds is let go of when it has been decoded; list.pop is safe between threads.
+        # The encoded file is released once it has been decoded; list.pop is safe between threads.
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what can be read again."""
+        """The state without what can be read again."""
         return self.__dict__ | {"_unread": [], "_kept": None}
 
     def cost(self, at_least: Size) -> Cost:
@@ -95,7 +95,7 @@ class Picture:
         return decoding_cost(self._unread[0], stored) if self._unread else Cost(0, 0.0)
 
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
-        """``rgb`` as uint8 (H, W, 3), not to be written to: an array less than three times as large stays as it is."""
+        """``rgb`` as uint8 (H, W, 3), not to be changed: an array less than three times as large stays as it is."""
         small = at_least is None or _factor(self.size, at_least) < 3
         if small and isinstance(self._source, np.ndarray) and self._source.shape[2:] == (3,):
             return self._source
@@ -277,7 +277,7 @@ def _read_header(stream: BinaryIO, name: str, prefix: bytes) -> Image.Image | No
     stream.seek(0)
     try:
         return factory(stream, "")
-    except (SyntaxError, IndexError, TypeError, struct.error):  # how Pillow's decoders say: not mine
+    except (SyntaxError, IndexError, TypeError, struct.error):  # how Pillow's decoders say that a file is not theirs
         return None
 
 
