@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writing files so that each is there completely or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to, renamed to it at the end: a kill leaves the old file or the new one."""
+    """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:

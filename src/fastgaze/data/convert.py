@@ -1,4 +1,4 @@
-"""Write a data set in another form: ``fastgaze data convert``."""
+"""Write a data set in another layout: ``fastgaze data convert``."""
 
 import shutil
 from collections.abc import Callable, Iterable

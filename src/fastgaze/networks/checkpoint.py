@@ -18,8 +18,8 @@ from fastgaze.networks.factory import Model, create_model
 from fastgaze.networks.gaze import GazeModel
 
 FORMAT = "fastgaze-checkpoint-2"
-_UNTYPED = "fastgaze-checkpoint-1"  # its records were dictionaries that every stage filled as it liked
-_UNTYPED_SIZE = (240, 320)  # of the images in all runs of that format, whose records do not say it
+_UNTYPED = "fastgaze-checkpoint-1"  # its records were dictionaries that every stage filled in its own way
+_UNTYPED_SIZE = (240, 320)  # of the images in all runs of that format, whose records do not contain it
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Stage = Literal["untrained", "unknown", "teacher", "distill", "tune", "prune", "narrow", "finetune", "exported"]
@@ -57,7 +57,7 @@ class PruningRecord:
 class TrainingRecord:
     """What a network is and how it came to be. Every stage fills every field that it can know.
 
-    working_pixels: height times width of the images that the network saw; None if nobody knows.
+    working_pixels: height times width of the images that the network saw; None if that is not known.
     data: names of the sets that this stage trained on.
     teachers: runs whose soft targets this stage learned from.
     start: the record of the network that this stage began with.
@@ -191,7 +191,7 @@ def _first_difference(expected: dict[str, tuple[int, ...]], found: dict[str, tup
 
 
 def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
-    """The record of a checkpoint in the older format, from the keys that its stage happened to write."""
+    """The record of a checkpoint in the older format, from the keys that its stage wrote."""
     fit, mixture = values.get("fit", {}), values.get("mixture", {})
     settings = fit.get("settings", {})
     start = values.get("start") or values.get("grown_from")

@@ -34,9 +34,9 @@ REFERENCE: Size = (480, 640)
 _MOST_SIGMA = 1e4
 _LEAST_STD = 1e-6
 _MOST_WORKING_PIXELS = 16_000_000
-# How ONNX names a file beside the model that holds weights: the first field of an entry, eight bytes long.
+# How ONNX names a separate file that holds weights: the first field of an entry, eight bytes long.
 _EXTERNAL = b"\x0a\x08location\x12"
-# ModelProto's graph, operator sets and functions: all of it that computes.
+# ModelProto's graph, operator sets and functions: all that computes.
 _COMPUTING_FIELDS = (7, 8, 25)
 # ModelProto.metadata_props and the key and value of its StringStringEntryProto.
 _METADATA_FIELD, _KEY_FIELD, _VALUE_FIELD = 14, 1, 2

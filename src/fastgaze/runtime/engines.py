@@ -56,7 +56,7 @@ def available_cores() -> int:
 
 
 class PerProcess:
-    """An engine that every process which runs it loads anew: threads and handles survive neither fork nor pickle."""
+    """An engine that each process loads for itself: threads and handles survive neither fork nor pickle."""
 
     def __init__(self, kind: Callable[[Path, bytes, int], Engine], path: Path, content: bytes, threads: int) -> None:
         self._recipe = (kind, path, content, threads)

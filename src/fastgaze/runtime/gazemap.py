@@ -2,7 +2,7 @@
 
 Peaks, windows, masses and information are found once, on a grid over the picture whose longer side has at most ``GRID``
 cells, and are given in pixels of the picture, whatever size of map was asked for. The network's own output has a tenth
-as many cells and is blurred at that, so a finer grid would say nothing new. The log density at the size asked for is
+as many cells and is blurred, so a finer grid would add nothing. The log density at the size asked for is
 made when it is first used.
 """
 
@@ -176,7 +176,7 @@ class GazeMap:
     def percentile(self) -> Array:
         """Share of the picture's area that is looked at less than each pixel: float32 (H, W) of ``size``, 0..1.
 
-        Log densities are told apart in 65,536 steps between the lowest and the highest.
+        Log densities are distinguished in 65,536 steps between the lowest and the highest.
         """
         low, high = float(self.log_density.min()), float(self.log_density.max())
         if high == low:
@@ -195,7 +195,7 @@ class GazeMap:
         log_density = self.grid if max(size) > GRID else self._at(size)
         relative = np.exp(0.5 * (log_density - log_density.max()))
         levels = Image.fromarray((255 * relative + 0.5).astype(np.uint8))
-        # The grid is finer than the blur: what lies between its cells is as good as straight.
+        # The grid is finer than the blur: between its cells the density is almost linear.
         return levels if levels.size == (width, height) else levels.resize((width, height), Image.Resampling.BILINEAR)
 
     @property

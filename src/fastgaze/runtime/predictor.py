@@ -1,4 +1,4 @@
-"""From a picture to a gaze map: decode, prepare, network (``look``), then the tail (``at``). The one way there is."""
+"""From a picture to a gaze map: decode, prepare, network (``look``), then the tail (``at``). There is no other way."""
 
 import os
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ class Predictor:
     def look(self, image: Source, at_least: Size | None = None) -> View:
         """Decode ``image`` and run the network on it, once.
 
-        at_least: (height, width) of pixels that will be asked of the picture later, for an overlay or a crop: it is
+        at_least: (height, width) that will be needed of the picture later, for an overlay or a crop: it is
         then decoded once, at that size, instead of once for the network and once more.
         """
         clock = Clock()

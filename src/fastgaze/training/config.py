@@ -27,7 +27,7 @@ class Mixture:
     teacher: in the large set, share of the soft targets in what is learned; the rest are the set's own
         fixations. 0 needs no teacher.
     teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their soft targets are averaged.
-    variants: share of the large set's places in a batch that go to variants of its images (drawings, noise and such),
+    variants: share of the large set's images in a batch that are variants of its images (drawings, noise and such),
         with the soft targets that ``teachers`` gave these; those have no fixations.
     mixed_shapes: share of images from the sets of mixed shapes, with their fixations.
     """
@@ -47,7 +47,7 @@ class TeacherSettings:
     """DeepGaze II in two stages.
 
     starts: readouts trained on the large set from different random numbers; the members take turns to start from them.
-    large_share: weight of the large set beside the eye-tracking sets in the second stage, so that it is not forgotten.
+    large_share: weight of the large set against the eye-tracking sets in the second stage, so that it is not forgotten.
     """
 
     backbone: str = "vgg19"

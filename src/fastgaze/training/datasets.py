@@ -69,7 +69,7 @@ class PreparedSet:
 def prepare(data: FixationSet, name: str, size: tuple[int, int], cache: Path) -> PreparedSet:
     """Decode all images to ``size`` (height, width), or read them back from ``cache``.
 
-    A small file beside the images says whose they are; a cache of an older version has none and is taken as it is.
+    A small file next to the images says which they are; a cache of an older version has none and is used as it is.
     """
     file = cache / f"{name.replace('/', '-')}-{size[0]}x{size[1]}.npy"
     if not file.is_file():

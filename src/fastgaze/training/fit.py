@@ -93,7 +93,7 @@ class FitResult:
 
 
 def device() -> torch.device:
-    """A GPU where there is one."""
+    """The GPU if there is one, or else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -169,7 +169,7 @@ def learning_rate(settings: FitSettings, step: int) -> float:
 
 
 class Fit:
-    """One run; ``run`` starts it or continues where it was.
+    """One run; ``run`` starts it, or continues where it stopped.
 
     save_best: called whenever the model holds better parameters than ever before, with where that was.
     watched: further sets by name whose losses are logged at every validation; they decide nothing.
@@ -236,7 +236,7 @@ class Fit:
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         for name, parameter in self._trained() if self._mean else ():
-            # A young mean follows faster, or it would remember the start.
+            # A young mean follows faster, or it would keep the values of the start.
             keep = min(self.settings.average, (self.step + 1) / (self.step + 10))
             self._mean[name].lerp_(parameter.detach(), 1 - keep)
         return float(loss.detach())

@@ -2,7 +2,7 @@
 
 Every trial prunes the same student its own way, fine-tunes what is left and reports (validation loss, GFLOP). The study
 lives in a database: SQLite for one machine, PostgreSQL for many workers on one study. Only finished trials count, so
-what a killed worker left open is made up for by the others.
+the others make up for a trial that a killed worker left unfinished.
 """
 
 import re

@@ -200,4 +200,6 @@ def _heat_png(found: GazeMap, size: Size) -> bytes:
     image = found.heat(size)
     image.putpalette(colours.table().tobytes())
     image.info["transparency"] = bytes(range(256))
-    return encode_png(image)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()

@@ -64,7 +64,7 @@ class Limits:
 
 @dataclass
 class ApiError(Exception):
-    """An answer that is no success: a status, a code for programs and a sentence for people."""
+    """An answer other than success: a status, a code for programs and a sentence for people."""
 
     status: int
     code: str

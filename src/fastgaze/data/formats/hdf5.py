@@ -18,7 +18,7 @@ from fastgaze.data.formats.problems import Problems
 
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:
-    """A folder with stimuli.hdf5 and fixations.hdf5, or one of the two files with the other beside it."""
+    """A folder with stimuli.hdf5 and fixations.hdf5, or one of the two files next to the other."""
     del problems  # one file each: it can be read or not
     folder = path if path.is_dir() else path.parent
     stimuli, fixations = (_find(folder, name) for name in ("stimuli", "fixations"))

@@ -32,7 +32,7 @@ def read_here(path: Path) -> dict[str, Any]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """A struct or cell array of one element, which MATLAB files do not tell from the element, as a list of one."""
+    """A struct or cell array of one element, which MATLAB files do not tell apart from the element, as a list."""
     return value if isinstance(value, list) else [value]
 
 

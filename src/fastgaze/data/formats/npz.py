@@ -41,7 +41,7 @@ def _build(folder: Path, file: Path) -> FixationSet:
         array = {name: archive[name] for name in _ARRAYS}
     lengths = {name: array[name].shape for name in ("name", "width", "height")}
     if len(set(lengths.values())) != 1:
-        raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write it anew")
+        raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write the file again")
     names = tuple(str(name) for name in array["name"])
     images = folder / "images"
     found = {p.stem: p for p in image_files(images)} if images.is_dir() else {}
@@ -57,7 +57,7 @@ def _build(folder: Path, file: Path) -> FixationSet:
 
 
 def write_arrays(file: Path, fixations: FixationSet, names: list[str]) -> None:
-    """Write the fixations of a set under other ``names`` (those of the image files beside it)."""
+    """Write the fixations of a set under other ``names`` (those of the image files next to it)."""
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,

@@ -1,4 +1,4 @@
-"""Processes on this machine, one thread each, one shard in hand each; a process that dies is replaced."""
+"""Processes on this machine, each with one thread and one shard at a time; a process that dies is replaced."""
 
 import multiprocessing
 import os
@@ -34,7 +34,7 @@ class _Hand:
     process: Any
     pipe: Connection
     position: Any
-    """Shared: index of the image it has in hand."""
+    """Index of the image that it is working on, in shared memory."""
     shard: Shard | None = None
     awake: bool = False
     """It runs and waits for its setup."""
@@ -151,7 +151,7 @@ class _Pool:
 
 def _work(pipe: Connection, position: Any) -> None:
     """A process's life: setup and shards in, reports out, until the pipe closes. Text is a failure."""
-    # Ctrl-C is the driver's business; it ends its processes itself.
+    # Ctrl-C is for the driver, which ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def at(index: int) -> None:
@@ -171,7 +171,7 @@ def _work(pipe: Connection, position: Any) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Environment for processes started meanwhile."""
+    """Set environment variables for processes that are started meanwhile."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:

@@ -32,7 +32,7 @@ class BatchSummary:
     errors: int
     seconds: float
     milliseconds: dict[str, float] = field(default_factory=dict)
-    """Of one worker per image: read, decode, prepare, network, tail, describe, write."""
+    """Of one worker, per image: read, decode, prepare, network, tail, describe, write."""
 
     @property
     def rate(self) -> float:
@@ -62,7 +62,7 @@ def run(
     """Rows of all images in ``source`` as Parquet files in the folder ``output``; both may be URLs of fsspec.
 
     runner: "local" or "ray". workers: processes or actors, one core each, all cores by default. address: of a Ray
-    cluster. progress: told how many of the job's images are done.
+    cluster. progress: counts the images of the job that are done.
     """
     require("pyarrow", "batch")
     workers = _checked(runner, workers, address)

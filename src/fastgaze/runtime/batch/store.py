@@ -1,4 +1,4 @@
-"""Files anywhere fsspec reaches: read, list, and write so that a name stands for a whole file or for nothing."""
+"""Files anywhere fsspec reaches: read, list, and write so that a file is there completely or not at all."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from fastgaze.core.errors import DataError, require
 from fastgaze.core.files import locked
 
 FileSystem: TypeAlias = Any
-"""One of fsspec's, which has no types."""
+"""A file system of fsspec, which has no types."""
 TEMPORARY = "_tmp-"
 """Names that begin so are half-written; Parquet readers skip names with an underscore."""
 LOCK = "_lock"

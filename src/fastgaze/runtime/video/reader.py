@@ -58,7 +58,7 @@ class Reader:
 
     @property
     def rate(self) -> float:
-        """Frames per second, the average the file states; 25 when it states none, or one that nobody films at."""
+        """Frames per second, the average the file states; 25 when it states none or an impossible one."""
         rate = float(self.stream.average_rate or self.stream.guessed_rate or _USUAL_RATE)
         return rate if _RATES[0] <= rate <= _RATES[1] else _USUAL_RATE
 
