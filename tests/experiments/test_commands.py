@@ -1,0 +1,162 @@
+"""Every command that the report prints: its flags and paths exist, paper.sh runs it, and its tiny form works."""
+
+import argparse
+import importlib
+import json
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.common import ROOT, read_record
+from experiments.reporting.inputs import COMMANDS, Inputs
+from experiments.reporting.pruning_sections import figure1, table1
+from experiments.starts import tiny_workshop
+from fastgaze.training.config import read_config
+
+PAPER = (ROOT / "experiments" / "paper.sh").read_text()
+PAGE = (ROOT / "docs" / "results.md").read_text()
+
+
+def split(command: str) -> tuple[ModuleType, list[str]]:
+    """The module that a command runs, and the arguments it gets."""
+    python, flag, module, *arguments = shlex.split(command)
+    assert (python, flag) == ("python", "-m")
+    return importlib.import_module(module), arguments
+
+
+def printed() -> list[str]:
+    """Commands of the committed report: its code blocks, its opening table and its 'Not measured yet' lines."""
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE, re.S)
+    codes = re.findall(r"`(python -m [^`]+)`", PAGE)
+    found = [line for block in blocks for line in block.split("\n")]
+    found += [part for code in codes for part in code.split(" && ")]
+    return sorted({command for command in found if command})
+
+
+def test_the_report_prints_commands() -> None:
+    assert len(printed()) > 8
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS.values(), *printed()}))
+def test_flags_and_paths_of_a_printed_command_exist(command: str) -> None:
+    module, arguments = split(command)
+    options: argparse.Namespace = module.make_parser().parse_args(arguments)
+    for value in vars(options).values():
+        if isinstance(value, Path) and value.suffix == ".toml":
+            assert (ROOT / value).is_file(), value
+    name = module.__name__.removeprefix("experiments.")
+    assert re.search(rf"measure {name}\b|experiments\.{name}\b", PAPER), f"paper.sh does not run {name}"
+
+
+def run(name: str, data: Path, out: Path, *more: str) -> dict[str, Any]:
+    """A command of the report in its tiny form; what it wrote."""
+    module, arguments = split(COMMANDS[name])
+    module.main([*arguments, "--tiny", "--data", str(data), "--out", str(out), *more])
+    record = read_record(out)
+    assert record is not None
+    return record
+
+
+def test_lenet_and_its_figure_in_their_tiny_form(small_data: Path, tmp_path: Path) -> None:
+    work = tmp_path / "lenet"
+    run("lenet_mnist", small_data, tmp_path / "lenet_mnist.json", "--work", str(work))
+    network = str(work / "unpruned-seed1.safetensors")
+    record = run("figure1-lenet", small_data, tmp_path / "figure1-lenet.json", "--model", network)
+    for found in record["curves"].values():
+        costs = [point["cost_percent"] for point in found["measured"]]
+        assert costs[0] == 100
+        assert costs == sorted(costs, reverse=True)
+        assert costs[-1] <= 10
+        assert found["measured"][0]["losses"] == record["curves"]["L1W"]["measured"][0]["losses"]
+    blocks, claims = table1(Inputs(tmp_path))
+    assert {claim.verdict for claim in claims} == {"undecided"}, "one seed decides nothing"
+    blocks, claims = figure1(Inputs(tmp_path), tmp_path / "images")
+    assert blocks
+    assert all("nats" in claim.ours for claim in claims if claim.text.startswith("LeNet-5"))
+    assert (tmp_path / "images" / "figure1-lenet.png").is_file()
+
+
+def test_scores_and_times_of_the_front_in_their_tiny_form(small_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "front.json"
+    scored = run("front", small_data, out, "--only", "fastgaze-xs")["models"]["fastgaze-xs"]["scores"]
+    assert {name: found["images"] for name, found in scored.items()} == {
+        "cat2000": 4,
+        "salicon-val": 4,
+        "cat2000-legacy": 4,
+    }
+    rows = json.loads((tmp_path / "rows" / "fastgaze-xs.cat2000.json").read_text())
+    assert np.mean(rows["auc"]) == pytest.approx(scored["cat2000"]["means"]["auc"], abs=1e-3)
+    record = run("times", small_data, out, "--only", "fastgaze-xs")
+    assert set(record["models"]["fastgaze-xs"]["times"]) == {"torch", "onnxruntime", "own size"}
+    assert record["models"]["fastgaze-xs"]["scores"] == scored, "timing keeps the scores"
+    assert record["timing"]["rounds"] == 2
+
+
+def test_maps_in_their_tiny_form(tmp_path: Path) -> None:
+    module, arguments = split(COMMANDS["maps"])
+    module.main([*arguments, "--tiny", "--out", str(tmp_path / "maps.json"), "--images", str(tmp_path)])
+    record = read_record(tmp_path / "maps.json")
+    assert record is not None
+    assert set(record["models"]) >= {"fastgaze-l", "fastgaze-xs", "densegaze-m"}
+    assert (tmp_path / "fastgaze-xs-astronaut.png").is_file()
+
+
+def test_the_peer_in_its_tiny_form(small_data: Path, tmp_path: Path, peer: Path) -> None:
+    for name, part in (("peers", "sets"), ("readings", "readings")):
+        record = run(name, small_data, tmp_path / "peers.json", "--peer", str(peer), "--sets", "osie-held-out")
+        assert set(record[part]["scores"]) == {"osie-held-out"}
+    assert set(record) == {"sets", "readings"}, "one does not overwrite the other"
+
+
+@pytest.fixture
+def taught(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of runs with a teacher that has soft targets: all places alike."""
+    monkeypatch.setenv("FASTGAZE_DATA", str(small_data))
+    workshop = tiny_workshop(read_config(ROOT / "experiments" / "configs" / "full.toml").workshop)
+    grid = (workshop.size[0] // 4, workshop.size[1] // 4)
+    targets = np.ones((24, *grid), np.float16)
+    (tmp_path / "tiny" / "teacher").mkdir(parents=True)
+    np.save(tmp_path / "tiny" / "teacher" / "maps-24.npy", targets)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_networks_at_equal_cost_in_their_tiny_form(small_data: Path, taught: Path) -> None:
+    record = run("choices", small_data, taught / "choices.json", "--runs", str(taught))
+    sgd, adam = (record["variants"][name][0] for name in ("sgd", "adam"))
+    assert sgd["gflop"] == pytest.approx(adam["gflop"], rel=0.02)
+    assert max(sgd["gflop"], adam["gflop"]) <= 3.0
+    assert len(sgd["rows"]["salicon-val"]["auc"]) == 4
+
+
+@pytest.mark.slow
+def test_a_random_search_in_its_tiny_form(small_data: Path, taught: Path) -> None:
+    module, arguments = split(COMMANDS["search"])
+    module.main([*arguments, "--tiny", "--runs", str(taught), "--out", str(taught / "sweep.json")])
+    record = read_record(taught / "sweep.json")
+    assert record is not None
+    assert len(record["points"]) == 2
+    assert record["settings"]["start"] == "fastgaze-l"
+
+
+@pytest.mark.slow
+def test_figure_1_in_its_tiny_form(small_data: Path, tmp_path: Path) -> None:
+    methods = ["Fisher, beta = 0", "Molchanov, normalised, beta at 25%", "L1A"]
+    more = ["--cache", str(tmp_path / "cache"), "--only", *methods]
+    record = run("figure1", small_data, tmp_path / "figure1.json", *more)
+    assert record["curves"]["Molchanov, normalised, beta at 25%"]["beta"] > 0
+    assert [len(point["losses"]) for point in record["curves"]["L1A"]["measured"]] == [8] * 5
+
+
+@pytest.mark.slow
+def test_speed_in_its_tiny_form(small_data: Path, tmp_path: Path) -> None:
+    for runs in (1, 2):
+        record = run("speed", small_data, tmp_path / "speed.json")
+        assert len(record["runs"]) == runs, "every run is kept"
+    ratios = [row.get("ratio_same_engine") for row in record["runs"][0]["rows"] if row["name"] == "fastgaze-xs"]
+    assert any(ratio is not None and ratio > 10 for ratio in ratios)
