@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from fastgaze.core.errors import ModelError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.core.spec import EnsembleSpec, Spec, scaled_size, spec_from_json, spec_to_json
 from fastgaze.networks.factory import Model, create_model
 from fastgaze.networks.gaze import GazeModel
@@ -125,8 +125,7 @@ def save_checkpoint(
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in model.state_dict().items()}
     if dtype == "float16":
         tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
-    with replacing(Path(path)) as part:
-        save_file(tensors, part, metadata)
+    write_whole(Path(path), save(tensors, metadata))
 
 
 def _halved(name: str, tensor: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ as many cells and is blurred, so a finer grid would add nothing. The log density
 made when it is first used.
 """
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -18,9 +19,9 @@ from PIL import Image
 
 from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.core.operators import sharing_matrix
-from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode_png, open_picture
+from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
 from fastgaze.runtime import colours
@@ -245,15 +246,16 @@ class GazeMap:
         suffix = path.suffix.lower()
         if suffix not in (".npy", ".json", ".png", ".jpg", ".jpeg", ".webp"):
             raise ArgumentError(f"cannot save a gaze map as {path.name!r}; use .npy, .json, .png, .jpg or .webp")
-        with replacing(path) as part:
-            if suffix == ".npy":
-                np.save(part, self.log_density, allow_pickle=False)
-            elif suffix == ".json":
-                part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-            elif suffix == ".png":
-                part.write_bytes(encode_png(self.overlay()))
-            else:
-                self.overlay().save(part)
+        write_whole(path, self._encoded(suffix))
+
+    def _encoded(self, suffix: str) -> bytes:
+        if suffix == ".json":
+            return json.dumps(self.to_json(), indent=2).encode() + b"\n"
+        if suffix != ".npy":
+            return encode(self.overlay(), suffix)
+        buffer = io.BytesIO()
+        np.save(buffer, self.log_density, allow_pickle=False)
+        return buffer.getvalue()
 
 
 class _Given:

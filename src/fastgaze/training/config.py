@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.training.datasets import Workshop
-from fastgaze.training.fit import FitSettings
+from fastgaze.training.fit import FitSettings, check_positive
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ class PruneSettings:
     def __post_init__(self) -> None:
         if self.frozen_cost and self.cost == "latency":
             raise ArgumentError(NO_FROZEN_COST)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("scale", self.scale)
 
 
 NO_FROZEN_COST = "frozen_cost is for cost = 'flops'; a measured latency follows the network: leave one of them out"
@@ -159,7 +161,10 @@ def read_config(path: Path) -> Config:
 
 def read_settings(kind: type[Settings], path: Path) -> Settings:
     """``read_config`` for any dataclass of settings; its [workshop], if it has one, names data and runs."""
-    values = _read(path)
+    try:
+        values = _read(path)
+    except RecursionError as error:
+        raise ArgumentError(f"{path}: its base leads back to itself, or it is nested too deeply") from error
     if kind is Config and "workshop" not in values:
         raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
     if "workshop" in values and "FASTGAZE_DATA" in os.environ:
@@ -171,7 +176,7 @@ def _read(path: Path) -> dict[str, Any]:
     """The tables of a file over those of its base, with absolute folders."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArgumentError(f"{path}: not a readable TOML file ({error})") from error
     workshop = values.get("workshop")
     if isinstance(workshop, dict):

@@ -70,6 +70,18 @@ class FitSettings:
     seed: int = 0
     save_seconds: float = 120.0
 
+    def __post_init__(self) -> None:
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("scale", self.scale)
+        if not 0 <= self.trunk_rate < math.inf:
+            raise ArgumentError(f"trunk_rate = {self.trunk_rate} is not a number of at least 0")
+
+
+def check_positive(name: str, value: float) -> None:
+    """ArgumentError for a setting that is not a number above 0."""
+    if not 0 < value < math.inf:
+        raise ArgumentError(f"{name} = {value} is not a number above 0")
+
 
 @dataclass(frozen=True)
 class FitResult:
@@ -206,6 +218,10 @@ class Fit:
         rate = learning_rate(self.settings, self.step)
         loss = self._update(wrapped, batch, rate)
         self.step += 1
+        if not math.isfinite(loss):
+            raise ArgumentError(
+                f"the loss of step {self.step} is {loss:g}; the run stays as last saved: use a lower learning rate"
+            )
         log.training(self.step, loss, rate)
         progress(self.step, self.settings.steps, f"loss {loss:.3f}")
         if self.step % self.settings.validate_every == 0 or self.step == self.settings.steps:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, distributed, nn
 
 from fastgaze.core.errors import ArgumentError, ModelError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import replacing, write_whole
 from fastgaze.networks.checkpoint import Json
 
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ def write_json(path: Path, value: Facts) -> None:
 def save_state(path: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
     """Replace the file in one step."""
     content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    with replacing(path) as part:
-        save_file(content, part, {"facts": json.dumps(facts)})
+    write_whole(path, save(content, {"facts": json.dumps(facts)}))
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fastgaze.core.errors import DataError, ImageError
+from fastgaze.core.files import replacing
 from fastgaze.core.pictures import image_files, read_size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
@@ -96,7 +97,7 @@ def write(file: Path, fixations: FixationSet, images: list[str]) -> None:
 
     Coordinates are pixels of these files, upright: the form has no other size for them.
     """
-    with open(file, "w", encoding="utf-8", newline="") as text:
+    with replacing(file) as part, open(part, "w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
         for i, image in enumerate(images):

@@ -109,7 +109,11 @@ def _is_image(name: str, root: str = "") -> bool:
 
 
 def _named(path: str) -> str:
-    return full_name(*split_url(path))
+    """Where any process finds the image; an address that makes no sense stays as it is, and its row will say so."""
+    try:
+        return full_name(*split_url(path))
+    except DataError:
+        return path
 
 
 def _column(system: FileSystem, path: str, source: str) -> list[str]:

@@ -69,18 +69,19 @@ def run(
     start = perf_counter()
     _, content, _ = zoo.read_model(zoo.default_name() if model is None else Path(model))
     folder = Folder(output)
-    shards = open_job(folder, find_images(source), content, options)
-    present = folder.names()
-    missing = [shard for shard in shards if shard.name not in present]
-    total = sum(len(shard.paths) for shard in shards)
-    before = total - sum(len(shard.paths) for shard in missing)
-    clock, done, errors = Clock(), 0, 0
-    for report in _start(runner, missing, WorkerSetup(folder.url, content, options), workers, address):
-        done, errors = done + report.images, errors + report.errors
-        clock.add(report.steps)
-        if progress is not None:
-            progress(before + done, total, report.name)
-    folder.clean()
+    with folder.locked():
+        shards = open_job(folder, find_images(source), content, options)
+        present = folder.names(filled=True)
+        missing = [shard for shard in shards if shard.name not in present]
+        total = sum(len(shard.paths) for shard in shards)
+        before = total - sum(len(shard.paths) for shard in missing)
+        clock, done, errors = Clock(), 0, 0
+        for report in _start(runner, missing, WorkerSetup(folder.url, content, options), workers, address):
+            done, errors = done + report.images, errors + report.errors
+            clock.add(report.steps)
+            if progress is not None:
+                progress(before + done, total, report.name)
+        folder.clean()
     per_image = clock.milliseconds(done) if done else {}
     return BatchSummary(folder.url, runner, workers, total, done, errors, perf_counter() - start, per_image)
 

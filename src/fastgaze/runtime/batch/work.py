@@ -18,7 +18,7 @@ from fastgaze.runtime.card import parse_card
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 
-DIED = "the worker died twice while it had this image; it is too large for the memory or damages the decoder"
+DIED = "workers died again and again over this image; it is too large for the memory or crashes the decoder"
 
 Row = dict[str, Any]
 """What Parquet stores of one image."""
