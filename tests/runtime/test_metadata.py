@@ -1,6 +1,7 @@
 """Cards travel with the file; the working size follows the picture's shape."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from fastgaze.core.errors import ModelError
 from fastgaze.runtime.card import ModelCard, WorkingSize, parse_card, read_card
+from fastgaze.runtime.predictor import load
 
 CARD = ModelCard("m", "fastgaze", 10, 1.5, 8.0, np.linspace(-9, -7, 12, dtype=np.float32).reshape(3, 4))
 
@@ -52,6 +54,59 @@ def test_an_incomplete_card_is_refused(key: str) -> None:
     del document[key]
     with pytest.raises(ModelError, match="damaged"):
         ModelCard.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"sigma": float("nan")}, "sigma"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"sigma": 1e300}, "sigma"),
+        ({"gflop_640x480": float("inf")}, "gflop"),
+        ({"normalisation": {"mean": [0, 0, 0], "std": [1, 0, 1]}}, "std"),
+        ({"normalisation": {"mean": [0, float("nan"), 0], "std": [1, 1, 1]}}, "mean"),
+        ({"working_size": {"pixels": 10**12}}, "working_size"),
+        ({"working_size": {"pixels": 0}}, "working_size"),
+        ({"working_size": {"stride": 0}}, "working_size"),
+        ({"working_size": {"least": 10**9}}, "working_size"),
+        ({"working_size": {"max_ratio": float("nan")}}, "working_size"),
+        ({"working_size": {"pixels": "many"}}, "damaged|working_size"),
+        ({"working_size": {"stride": 16.5}}, "working_size"),
+    ],
+)
+def test_numbers_that_the_runtime_cannot_compute_with_are_refused(wrong: dict[str, object], named: str) -> None:
+    with pytest.raises(ModelError, match=named):
+        ModelCard.from_json(CARD.to_json() | wrong)
+
+
+def test_a_centre_bias_with_nan_is_refused() -> None:
+    bias = np.array([[0.0, np.nan], [0.0, 0.0]], np.float32)
+    with pytest.raises(ModelError, match=r"center_bias|damaged"):
+        ModelCard.from_json(replace(CARD, center_bias=bias).to_json())
+
+
+def test_weights_in_another_file_are_refused(bright_file: Path, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(bright_file)
+    path = tmp_path / "outside.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    with pytest.raises(ModelError, match="another file"):
+        read_card(path)
+
+
+def test_a_model_that_gives_nan_is_an_error_and_not_a_map(bright_file: Path, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(bright_file)
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor).copy()
+        if values.dtype == np.float32:
+            values.flat[0] = np.nan
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    onnx.save(model, path := tmp_path / "nan.onnx")
+    with pytest.raises(ModelError, match="NaN"):
+        load(path, threads=1).predict(np.zeros((64, 64, 3), np.uint8))
 
 
 def test_another_format_is_refused() -> None:

@@ -7,12 +7,12 @@ from fastgaze.core.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, Lit
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerCost:
     """One convolution.
 
     height, width: of its output. parameters: its own and those of the normalisation and activation that
     belong to it. maps_in: that each of its filters reads, 1 for a depthwise convolution.
-    new: whether its maps are its own. Those of a depthwise convolution are its input's, and those that are added to
+    new: whether its maps are its own. Those of a depthwise convolution belong to its input, and those that are added to
     others are theirs: they can only be removed together.
     """
 
@@ -31,7 +31,7 @@ class Layer:
         return self.height * self.width * self.maps * (2 * self.maps_in * self.kernel**2 + 1)
 
 
-def layers(spec: Spec, size: tuple[int, int]) -> list[Layer]:
+def layers(spec: Spec, size: tuple[int, int]) -> list[LayerCost]:
     """Every convolution of a network for an input of ``size`` (height, width), in order."""
     if isinstance(spec, EnsembleSpec):
         return list(_ensemble(spec, size))
@@ -59,8 +59,8 @@ _ANY_SIZE = (32, 32)  # where only widths matter
 
 def _conv(
     name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int, new: bool = True
-) -> Layer:
-    return Layer(name, maps_in, maps, kernel, *size, parameters=maps_in * maps * kernel**2 + extra, new=new)
+) -> LayerCost:
+    return LayerCost(name, maps_in, maps, kernel, *size, parameters=maps_in * maps * kernel**2 + extra, new=new)
 
 
 def _cells(size: tuple[int, int], stride: int) -> tuple[int, int]:
@@ -71,13 +71,13 @@ def _halve(size: tuple[int, int]) -> tuple[int, int]:
     return (size[0] + 1) // 2, (size[1] + 1) // 2
 
 
-def _ensemble(spec: EnsembleSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _ensemble(spec: EnsembleSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     yield from _trunk(spec.member.trunk, size)
     for i in range(1, spec.members + 1):
         yield from (replace(layer, name=f"member{i}.{layer.name}") for layer in _readout(spec.member, size))
 
 
-def _trunk(trunk: Trunk, size: tuple[int, int]) -> Iterator[Layer]:
+def _trunk(trunk: Trunk, size: tuple[int, int]) -> Iterator[LayerCost]:
     match trunk:
         case VGGSpec():
             return _vgg(trunk, size)
@@ -87,7 +87,7 @@ def _trunk(trunk: Trunk, size: tuple[int, int]) -> Iterator[Layer]:
             return _lite(trunk, size)
 
 
-def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     maps_in = spec.trunk.outputs
     if isinstance(spec.trunk, LiteSpec) and len(spec.trunk.taps) == 2:
         yield _conv("readout1.deep", spec.trunk.taps[1], spec.readout[0], 1, _cells(size, 32), extra=0, new=False)
@@ -98,7 +98,7 @@ def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[Layer]:
         maps_in = maps
 
 
-def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     maps_in = 3
     for b, block in enumerate(trunk.blocks, 1):
         for c, maps in enumerate(block, 1):
@@ -107,7 +107,7 @@ def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[Layer]:
         size = _halve(size)
 
 
-def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     size = _halve(size)
     yield _conv("conv0", 3, trunk.stem, 7, size, extra=2 * trunk.stem)
     size = _halve(size)
@@ -124,7 +124,7 @@ def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
             maps_in, size = maps, _halve(size)
 
 
-def _lite(trunk: LiteSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _lite(trunk: LiteSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     size = _halve(size)
     yield _conv("stem", 3, trunk.stem, 3, size, extra=2 * trunk.stem)
     yield _conv("first.depthwise", 1, trunk.stem, 3, size, extra=2 * trunk.stem, new=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastgaze.core.cost import Layer
+from fastgaze.core.cost import LayerCost
 from fastgaze.core.errors import ModelError, require
 from fastgaze.core.progress import Progress, silent
 from fastgaze.pruning import ChannelGraph, Latency, LatencyTable, LayerShape
@@ -20,7 +20,7 @@ _PASSED_ON = ("Cast", "DequantizeLinear", "Identity")  # between stored weights 
 COARSE = 128  # channels from which only every fourth stair is measured
 
 
-def graph_layers(model: "onnx.ModelProto", size: tuple[int, int]) -> list[Layer]:
+def graph_layers(model: "onnx.ModelProto", size: tuple[int, int]) -> list[LayerCost]:
     """Every convolution of a graph for an input of ``size`` (height, width), in order."""
     onnx = require("onnx", "train")
     fixed = onnx.ModelProto()
@@ -41,14 +41,14 @@ def graph_layers(model: "onnx.ModelProto", size: tuple[int, int]) -> list[Layer]
     return [_layer(node, weights, shapes[node.output[0]]) for node in graph.node if node.op_type == "Conv"]
 
 
-def _layer(node: "onnx.NodeProto", weights: dict[str, list[int]], output: list[int]) -> Layer:
+def _layer(node: "onnx.NodeProto", weights: dict[str, list[int]], output: list[int]) -> LayerCost:
     if node.input[1] not in weights:
         raise ModelError(f"the weights of {node.name} are computed in the graph; only stored ones can be counted")
     maps, maps_in, *kernel = weights[node.input[1]]
     if kernel[0] != kernel[1]:
         raise ModelError(f"{node.name} has a kernel of {kernel}; only square ones can be counted")
     parameters = maps * maps_in * kernel[0] ** 2 + (maps if len(node.input) > 2 else 0)
-    return Layer(node.name, maps_in, maps, kernel[0], output[2], output[3], parameters)
+    return LayerCost(node.name, maps_in, maps, kernel[0], output[2], output[3], parameters)
 
 
 def measured_widths(width: int, step: int) -> list[int]:
