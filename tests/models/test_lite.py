@@ -1,6 +1,7 @@
 """Mobile trunks against plain functional code on the real files, and the parts that make them prunable."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from fastgaze.models import create_model, flops, prunable_maps
+from fastgaze.models import create_model, flops, load_checkpoint, prunable_maps, save_checkpoint
 from fastgaze.models.gaze import GazeModel
 from fastgaze.models.lite import LiteNet
 from fastgaze.models.spec import LITE_TRUNKS, LiteSpec, spec_from_json, spec_to_json
@@ -136,6 +137,20 @@ def test_masked_network_equals_the_compacted_one_and_costs_what_its_spec_says(tr
     assert Flops((96, 64)).total(graph) == flops(model.spec, (96, 64))
     again = create_model("litegaze", spec_from_json(spec_to_json(model.spec)))
     again.load_state_dict(model.state_dict())
+
+
+def test_a_checkpoint_in_half_precision_keeps_what_the_network_computes(tmp_path: Path) -> None:
+    model = small_model()
+    for half in (False, True):
+        save_checkpoint(model, tmp_path / f"{half}.safetensors", {"steps": 3}, half)
+    loaded, record = load_checkpoint(tmp_path / "True.safetensors")
+    assert record == {"steps": 3}
+    assert {tensor.dtype for tensor in loaded.parameters()} == {torch.float32}
+    sizes = [(tmp_path / f"{half}.safetensors").stat().st_size for half in (False, True)]
+    assert sizes[1] < sizes[0]
+    image = torch.randn(1, 3, 64, 96)
+    with torch.no_grad():
+        assert torch.allclose(loaded(image), model(image), atol=0.02)
 
 
 def test_parameters_of_the_spec_are_those_of_the_network() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from fastgaze.errors import ModelError
 from fastgaze.files import replacing
@@ -15,16 +16,22 @@ from fastgaze.models.spec import spec_from_json, spec_to_json
 FORMAT = "fastgaze-checkpoint-1"
 
 
-def save_checkpoint(model: Model, path: str | Path, record: dict[str, Any] | None = None) -> None:
+def save_checkpoint(model: Model, path: str | Path, record: dict[str, Any] | None = None, half: bool = False) -> None:
     """Write a network and how it came to be; the file is replaced in one step.
 
     record: anything JSON can hold: data, seeds, scores, the run it came from.
+    half: store the weights of convolutions as float16, half the size, as exported files do.
     """
     path = Path(path)
     metadata = {"format": FORMAT, "spec": spec_to_json(model.spec), "record": json.dumps(record or {})}
-    tensors = {name: tensor.detach().contiguous().clone() for name, tensor in model.state_dict().items()}
+    tensors = {name: _stored(tensor, half) for name, tensor in model.state_dict().items()}
     with replacing(path) as part:
         save_file(tensors, part, metadata)
+
+
+def _stored(tensor: Tensor, half: bool) -> Tensor:
+    tensor = tensor.detach().contiguous().clone()
+    return tensor.half() if half and tensor.dim() == 4 else tensor
 
 
 def load_checkpoint(path: str | Path) -> tuple[Model, dict[str, Any]]:
