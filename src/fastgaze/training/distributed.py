@@ -3,7 +3,7 @@
 import os
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 
 def start() -> None:
@@ -25,6 +25,15 @@ def barrier() -> None:
     """Wait for the other processes, if there are any."""
     if distributed.is_initialized():
         distributed.barrier()
+
+
+def summed(values: Tensor) -> Tensor:
+    """The sum over all processes, which each of them gets."""
+    if distributed.is_initialized():
+        place = "cuda" if torch.cuda.is_available() else "cpu"
+        values = values.to(place)
+        distributed.all_reduce(values)
+    return values
 
 
 def rank() -> int:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from fastgaze.errors import ArgumentError
 from fastgaze.models.gaze import GazeModel
 from fastgaze.models.spec import STRIDE
-from fastgaze.training.distributed import rank, world_size
+from fastgaze.training.distributed import rank, summed, world_size
 from fastgaze.training.logs import RunLog
 from fastgaze.training.prepare import channels_last
 from fastgaze.training.state import load_state, optimizer_tensors, restore_optimizer, save_state
@@ -117,11 +118,17 @@ def validate(
     batch: int = 16,
     scale: float = 1.0,
 ) -> float:
-    """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid."""
+    """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid.
+
+    Processes that train together share the work and have the same result.
+    """
     model.eval()
     sources = [source] if isinstance(source, Source) else source
-    losses = [per_image_loss(model, part, precision, scale) for one in sources for part in in_order(one, batch)]
-    return float(torch.cat(losses).double().mean())
+    parts = (part for one in sources for part in in_order(one, batch))
+    losses = [per_image_loss(model, part, precision, scale) for part in islice(parts, rank(), None, world_size())]
+    sums = sum(float(loss.double().sum()) for loss in losses), sum(map(len, losses))
+    loss, images = summed(torch.tensor(sums, dtype=torch.float64)).tolist()
+    return float(loss / images)
 
 
 def make_optimizer(model: nn.Module, settings: FitSettings) -> torch.optim.Optimizer:
