@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fastgaze.errors import DataError
 from fastgaze.models.checkpoint import save_checkpoint
 from fastgaze.models.ensemble import GazeEnsemble, Head
-from fastgaze.models.gaze import GazeModel
+from fastgaze.models.gaze import GazeModel, Readout
 from fastgaze.models.spec import VGGSpec
 from fastgaze.training.features import Features, restore_taps
 from fastgaze.training.fit import Fit, FitResult, FitSettings, Report
@@ -35,6 +35,7 @@ class FromFeatures(nn.Module):
         trunk = model.trunk.spec
         assert isinstance(trunk, VGGSpec)
         self._trunk, self._image_size = trunk, image_size
+        assert isinstance(model.readout, Readout)
         self.head = Head(model.readout, model.tail)
 
     def forward(self, stored: Tensor, size: tuple[int, int], center_bias: Tensor | None = None) -> Tensor:
