@@ -22,7 +22,7 @@ def open_model(sources: Sequence[str], resized: bool = False, threads: int | Non
     """A bundled name, an exported .onnx, a checkpoint .safetensors, a peer .vxm, or several of them as an ensemble.
 
     A folder stands for all models in it.
-    resized: images will come at the size the model shall work at; otherwise .onnx and .vxm models choose it.
+    resized: images come at the size at which the model is to work; otherwise .onnx and .vxm models choose it.
     """
     expanded = [member for source in sources for member in _expand(source)]
     if not expanded:

@@ -101,7 +101,7 @@ def find_crops(
 
     density: float32 (h, w) on a grid over the picture, sums to 1. scales: sizes tried, relative to the largest window
     that fits, each in (0, 1]. size: (height, width) of the picture, in whose pixels windows are; that of the grid by
-    default. integral: of that density and size, if it is at hand.
+    default. integral: of that density and size, if it exists already.
     """
     if not 1 <= n <= _MOST_CANDIDATES:
         raise ArgumentError(f"n={n} is not between 1 and {_MOST_CANDIDATES}")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.center_bias import GRID, fit_center_bias
 from fastgaze.core.errors import DataError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import new_array, replacing
 from fastgaze.core.sizes import Size
 from fastgaze.core.spec import STRIDE
 from fastgaze.data import formats
@@ -69,7 +69,7 @@ class PreparedSet:
 def prepare(data: FixationSet, name: str, size: tuple[int, int], cache: Path) -> PreparedSet:
     """Decode all images to ``size`` (height, width), or read them back from ``cache``.
 
-    A small file beside the images says whose they are; a cache of an older version has none and is taken as it is.
+    A small file next to the images says which they are; a cache of an older version has none and is used as it is.
     """
     file = cache / f"{name.replace('/', '-')}-{size[0]}x{size[1]}.npy"
     if not file.is_file():
@@ -103,7 +103,7 @@ def dataset_center_bias(data: FixationSet) -> NDArray[np.float32]:
 
 def _decode(data: FixationSet, size: tuple[int, int], file: Path) -> None:
     with replacing(file) as part:
-        images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(data), *size, 3))
+        images = new_array(part, np.uint8, (len(data), *size, 3))
         for i in range(len(data)):
             images[i] = data.image(i, size)
         images.flush()

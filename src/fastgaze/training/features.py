@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastgaze.core.files import new_array
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import STRIDE, VGGSpec
 from fastgaze.data.fixations import held_out
@@ -54,7 +55,7 @@ def extract_features(model: GazeModel, data: PreparedSet, file: Path, batch: int
     else:
         progress.unlink(missing_ok=True)
     file.parent.mkdir(parents=True, exist_ok=True)
-    features = np.lib.format.open_memmap(file, "r+" if done else "w+", np.float16, shape)
+    features = np.lib.format.open_memmap(file, "r+") if done else new_array(file, np.float16, shape)
     while done < len(data):
         end = min(done + batch, len(data))
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):

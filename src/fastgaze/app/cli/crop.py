@@ -9,7 +9,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 
 if TYPE_CHECKING:
     from fastgaze.core.pictures import Picture
@@ -88,8 +88,7 @@ def _write(picture: "Picture", stem: Path, boxes: dict[str, tuple[int, int, int,
     written = []
     for text, (suffix, content) in _cut(picture, boxes).items():
         path = stem.with_name(f"{stem.name}.{text.replace(':', 'x').replace('/', 'x').strip()}{suffix}")
-        with replacing(path) as part:
-            part.write_bytes(content)
+        write_whole(path, content)
         written.append(str(path))
     return written
 
