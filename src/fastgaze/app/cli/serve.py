@@ -64,7 +64,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(help="Requests per second that one client may send; 0 is no limit.")] = 0,
+    rate: Annotated[float, typer.Option(help="Requests per second that one client may send; 0 sets no limit.")] = 0,
     drain: Annotated[float, typer.Option(help="Seconds that requests in flight still have after SIGTERM.")] = 10,
     examples: Annotated[
         Path | None,
@@ -99,7 +99,7 @@ def serve(
     names = model or _bundled()
     listening = run.bind(host, port)
     access = _access(allow_host or [], cors or [], token_file, rate, run.is_local(listening))
-    settings = api.Settings(names, engine, threads, workers, _examples(examples), access)
+    settings = api.ServerSettings(names, engine, threads, workers, _examples(examples), access)
     app = api.create_app(settings, limits)
     run.log_to(sys.stderr, logging.WARNING if common.is_quiet() else logging.INFO)
     typer.echo(f"fastgaze serves {', '.join(app.names)} at {run.address(listening)} (Ctrl+C stops it)", err=True)
