@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is imported
+    import numpy as np
+    import numpy.typing as npt
 
 
 @contextmanager
@@ -25,17 +26,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` by way of a file beside it; on a full disk OSError, and what was there stays."""
+    """Write ``content`` to ``path`` through a temporary file; a full disk raises OSError, and the old file stays."""
     with replacing(path) as part:
         part.write_bytes(content)
 
 
-def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> "np.memmap[Any, Any]":
+def new_array(path: Path, dtype: "npt.DTypeLike", shape: tuple[int, ...]) -> "np.memmap[Any, Any]":
     """A new .npy file at ``path``, mapped into memory to be filled; OSError when the disk has no room for all of it.
 
     The room is taken now. Otherwise the first page that finds none would end the process with SIGBUS.
     """
-    array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    from numpy.lib.format import open_memmap
+
+    array: np.memmap[Any, Any] = open_memmap(path, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):
         try:
             with path.open("r+b") as file:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
-from fastgaze.core.picture_limits import Cost, check_scans, decoding_cost
+from fastgaze.core.picture_limits import DecodingCost, check_scans, decoding_cost
 from fastgaze.core.sizes import Size, format_size
 
 SUFFIXES = (
@@ -91,10 +91,10 @@ class Picture:
         """The state without what can be read again."""
         return self.__dict__ | {"_unread": [], "_kept": None}
 
-    def cost(self, at_least: Size) -> Cost:
+    def cost(self, at_least: Size) -> DecodingCost:
         """What decoding to ``at_least`` (height, width) takes; nothing for what is decoded already."""
         stored = at_least if self._orientation < 5 else (at_least[1], at_least[0])
-        return decoding_cost(self._unread[0], stored) if self._unread else Cost(0, 0.0)
+        return decoding_cost(self._unread[0], stored) if self._unread else DecodingCost(0, 0.0)
 
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
         """``rgb`` as uint8 (H, W, 3), not to be changed: an array less than three times as large stays as it is."""
