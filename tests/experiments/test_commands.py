@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.common import ROOT, read_record
+from experiments import equal_cost, pruning_comparison, random_search
+from experiments.common import CONFIGS, ROOT, read_record
+from experiments.entries import read_entries
 from experiments.reporting.inputs import COMMANDS, Inputs
 from experiments.reporting.pruning_sections import figure1, table1
 from experiments.starts import tiny_workshop
-from fastgaze.training.config import read_config
+from fastgaze.training.config import Config, read_config, read_settings
 
 PAPER = (ROOT / "experiments" / "paper.sh").read_text()
 PAGE = (ROOT / "docs" / "results.md").read_text()
@@ -51,6 +54,26 @@ def test_flags_and_paths_of_a_printed_command_exist(command: str) -> None:
             assert (ROOT / value).is_file(), value
     name = module.__name__.removeprefix("experiments.")
     assert re.search(rf"measure {name}\b|experiments\.{name}\b", PAPER), f"paper.sh does not run {name}"
+
+
+KINDS: dict[str, type] = {
+    "figure1": pruning_comparison.Settings,
+    "figure1-lenet": pruning_comparison.Settings,
+    "equal_cost": equal_cost.Comparison,
+    "equal_cost-densegaze": equal_cost.Comparison,
+    "choices": equal_cost.Comparison,
+    "sweep": random_search.Search,
+}
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_file_of_settings_is_read(path: Path) -> None:
+    if path.stem == "front":
+        assert read_entries(path, ["fastgaze-m"])
+    elif path.stem == "ship":
+        assert "default" in tomllib.loads(path.read_text())
+    else:
+        assert read_settings(KINDS.get(path.stem, Config), path)
 
 
 def run(name: str, data: Path, out: Path, *more: str) -> dict[str, Any]:

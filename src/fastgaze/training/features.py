@@ -15,7 +15,6 @@ from torch import Tensor
 from fastgaze.core.files import new_array
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import STRIDE, VGGSpec
-from fastgaze.data.fixations import held_out
 from fastgaze.networks.checkpoint import Json
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.networks.vgg import VGG
@@ -109,6 +108,6 @@ def eye_tracking_features(workshop: Workshop) -> list[tuple[PreparedSet, Feature
     """Each eye-tracking set with its stored features, without the images that are kept out."""
     pairs = []
     for name, data in zip(workshop.eye_tracking, workshop.small, strict=True):
-        keep = np.flatnonzero(~held_out(workshop.load(name).names))
+        keep = np.flatnonzero(~workshop.held_out(workshop.load(name)))
         pairs.append((data, open_features(workshop.features_file(name))[keep]))
     return pairs
