@@ -133,13 +133,10 @@ def test_keeping_images_out_can_be_switched_off(config: Config) -> None:
 
 def test_a_file_takes_from_its_base_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "inner").mkdir()
-    (tmp_path / "base.toml").write_text(
-        '[workshop]\ndata = "d"\nruns = "r"\nlimit = 7\n[tune.fit]\nsteps = 3\nbatch = 2\n'
-    )
-    (tmp_path / "inner" / "own.toml").write_text(
-        'base = "../base.toml"\n[workshop]\nruns = "s"\n[tune.fit]\nsteps = 9\n'
-    )
-    own = read_config(tmp_path / "inner" / "own.toml")
+    base, file = tmp_path / "base.toml", tmp_path / "inner" / "own.toml"
+    base.write_text('[workshop]\ndata = "d"\nruns = "r"\nlimit = 7\n[tune.fit]\nsteps = 3\nbatch = 2\n')
+    file.write_text('base = "../base.toml"\n[workshop]\nruns = "s"\n[tune.fit]\nsteps = 9\n')
+    own = read_config(file)
     assert own.workshop.data.resolve() == tmp_path / "d", "folders are relative to the file that names them"
     assert own.workshop.runs.resolve() == tmp_path / "inner" / "s"
     assert (own.workshop.limit, own.tune.fit.steps, own.tune.fit.batch) == (7, 9, 2)
