@@ -150,7 +150,7 @@ class _Pool:
 
 
 def _work(pipe: Connection, position: Any) -> None:
-    """A process's life: setup and shards in, reports out, until the pipe closes. A message that is text is a failure."""
+    """A process's life: setup and shards in, reports out, until the pipe closes. Text is a failure."""
     # Ctrl-C is for the driver, which ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
