@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 from experiments import equal_cost, pruning_comparison, random_search
 from experiments.common import CONFIGS, ROOT, read_record
@@ -19,6 +21,7 @@ from experiments.entries import read_entries
 from experiments.reporting.inputs import COMMANDS, Inputs
 from experiments.reporting.pruning_sections import figure1, table1
 from experiments.starts import tiny_workshop
+from fastgaze.app.cli import app
 from fastgaze.training.config import Config, read_config, read_settings
 
 PAPER = (ROOT / "experiments" / "paper.sh").read_text()
@@ -184,3 +187,26 @@ def test_speed_in_its_tiny_form(small_data: Path, tmp_path: Path) -> None:
     assert record["runs"][0] == earlier, "every run is kept"
     ratios = [row.get("ratio_same_engine") for row in record["runs"][1]["rows"] if row["name"] == "fastgaze-xs"]
     assert any(ratio is not None and ratio > 10 for ratio in ratios)
+
+
+def lines_of_paper() -> list[list[str]]:
+    """The commands of paper.sh as words, lines that are continued joined."""
+    text = re.sub(r"\\\n\s*", "", PAPER)
+    lines = [line.strip().removeprefix('if [ "$scale" = full ]; then ') for line in text.splitlines()]
+    return [line.split() for line in lines if re.match(r"\$workshop |\$python -m fastgaze |measure [a-z]", line)]
+
+
+def test_paper_sh_is_valid_and_uses_only_verbs_and_flags_that_exist() -> None:
+    subprocess.run(["bash", "-n", str(ROOT / "experiments" / "paper.sh")], check=True)
+    root: Any = typer.main.get_command(app)
+    workshop = root.commands["workshop"]
+    lines = lines_of_paper()
+    assert len(lines) > 25
+    for words in lines:
+        flags = {word for word in words if word.startswith("--")}
+        if words[0] == "measure":
+            known = set(importlib.import_module(f"experiments.{words[1]}").make_parser()._option_string_actions)
+        else:
+            verb = workshop.commands[words[1]] if words[0] == "$workshop" else root.commands[words[3]]
+            known = {option for parameter in verb.params for option in parameter.opts}
+        assert flags <= known, f"{' '.join(words)}: no {flags - known}"
