@@ -193,7 +193,11 @@ def lines_of_paper() -> list[list[str]]:
     """The commands of paper.sh as words, lines that are continued joined."""
     text = re.sub(r"\\\n\s*", "", PAPER)
     lines = [line.strip().removeprefix('if [ "$scale" = full ]; then ') for line in text.splitlines()]
-    return [line.split() for line in lines if re.match(r"\$workshop |\$python -m fastgaze |measure [a-z]", line)]
+    return [
+        line.replace(";", " ").split()
+        for line in lines
+        if re.match(r"\$workshop |\$python -m fastgaze |measure [a-z]", line)
+    ]
 
 
 def test_paper_sh_is_valid_and_uses_only_verbs_and_flags_that_exist() -> None:
