@@ -125,6 +125,25 @@ def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config
     assert not np.array_equal(eyes.center_bias, config.workshop.prepared("eyes").center_bias)
 
 
+def test_keeping_images_out_can_be_switched_off(config: Config) -> None:
+    (eyes,) = replace(config.workshop, kept_out_share=0.0).small
+    assert len(eyes) == 20
+    assert held_out(eyes.names).any()
+
+
+def test_a_file_takes_from_its_base_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inner").mkdir()
+    base, file = tmp_path / "base.toml", tmp_path / "inner" / "own.toml"
+    base.write_text('[workshop]\ndata = "d"\nruns = "r"\nlimit = 7\n[tune.fit]\nsteps = 3\nbatch = 2\n')
+    file.write_text('base = "../base.toml"\n[workshop]\nruns = "s"\n[tune.fit]\nsteps = 9\n')
+    own = read_config(file)
+    assert own.workshop.data.resolve() == tmp_path / "d", "folders are relative to the file that names them"
+    assert own.workshop.runs.resolve() == tmp_path / "inner" / "s"
+    assert (own.workshop.limit, own.tune.fit.steps, own.tune.fit.batch) == (7, 9, 2)
+    monkeypatch.setenv("FASTGAZE_DATA", "/elsewhere")
+    assert read_config(file).workshop.data == Path("/elsewhere")
+
+
 def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) -> None:
     sets = [tmp_path / name for name in ship.TRAINED_ON]
     for seed, folder in enumerate(sets):
