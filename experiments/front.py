@@ -153,9 +153,8 @@ def in_torch(model: GazeModel) -> Run:
 
 def at(predictor: Predictor, working: tuple[int, int]) -> Run:
     """Network at ``working`` and tail to ``SIZE`` as the product runs them."""
-    image = np.random.default_rng(0).standard_normal((1, 3, *working)).astype(np.float32)
-    bias = predictor.bias()
-    return lambda: predictor.finish(predictor.engine(image)[0, 0], working, SIZE, bias)
+    image = np.random.default_rng(0).standard_normal((3, *working)).astype(np.float32)
+    return lambda: predictor.see(image).at(SIZE).log_density
 
 
 def interleave(

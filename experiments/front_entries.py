@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.cost import flops, layers, parameters, prunable_maps
 from fastgaze.core.spec import EnsembleSpec, LeNetSpec
-from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
+from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.app.cli.common import parse_size
+from fastgaze.core.sizes import parse_size
 from fastgaze.data.formats import npz
 from fastgaze.data.mnist import load_mnist
 from fastgaze.networks import GazeModel, load_checkpoint
@@ -205,7 +205,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lowest", type=float, default=3.0, help="per cent of the cost at which a curve ends")
     parser.add_argument("--betas", type=float, nargs="*", default=[1e-3, 1e-2, 1e-1])
     parser.add_argument("--molchanov-beta", type=float, default=1e-2)
-    parser.add_argument("--size", type=parse_size, default=(240, 320), help="HEIGHTxWIDTH of gaze networks' images")
+    parser.add_argument("--size", type=parse_size, default=(240, 320), help="WIDTHxHEIGHT of gaze networks' images")
     parser.add_argument("--cache", type=Path, default=Path("runs/cache"), help="decoded images")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)

@@ -29,8 +29,7 @@ from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.data.formats import npz
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.video import Reader, Watch, maps
-from fastgaze.runtime.video.roi import Roi, watch_blocks
-from fastgaze.runtime.video.roi_formats import write_ffmpeg
+from fastgaze.runtime.video.roi import Roi, watch_blocks, write_ffmpeg
 
 SIZE = (336, 448)
 RATE = 25

@@ -2,9 +2,10 @@
 
     .venv/bin/python -m experiments.ship experiments/configs/ship.toml --data ../shared/data
 
-Every model is exported, scored through the runtime on each public set (tuebingen protocol, the set's own centre bias),
-timed on one core, and exported again with these figures in its card. Its own centre bias becomes the mean of those of
-the sets that it was trained on, since the product's pictures belong to none of them.
+Every model is exported and scored through the runtime on each public set (tuebingen protocol, the set's own centre
+bias), and the scores are written into its card. Its own centre bias becomes the mean of those of the sets that it was
+trained on, since the product's pictures belong to none of them. Times are measured by `experiments.speed` and lie
+beside the files: a model that is timed or scored again stays the same model.
 """
 
 import argparse
@@ -20,14 +21,14 @@ import numpy as np
 import torch
 
 from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.files import replacing
 from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
-from fastgaze.evaluation.bench import Setup, bench
 from fastgaze.evaluation.evaluate import evaluate
 from fastgaze.evaluation.models import open_model
 from fastgaze.networks import GazeModel, load_checkpoint
 from fastgaze.onnx.write import Facts, export_int8, export_onnx
-from fastgaze.runtime.card import WorkingSize, read_card
+from fastgaze.runtime.card import ModelCard, WorkingSize, with_card
 from fastgaze.runtime.zoo import BUNDLED, write_index
 from fastgaze.training.datasets import dataset_center_bias
 
@@ -70,10 +71,10 @@ def score(path: Path, data: Path, sets: Sequence[tuple[str, str, bool]]) -> dict
     return scores
 
 
-def timing(path: Path) -> dict[str, Any]:
-    """Milliseconds on one core, a 384x512 picture in, a 384x512 log density out."""
-    figures = bench(Setup(str(path), (384, 512)), cold=False)
-    return {key: figures[key] for key in ("median_ms", "peak_share", "own_size", "machine") if key in figures}
+def publish(file: Path, card: ModelCard, scores: dict[str, Any]) -> None:
+    """Copy an exported file into the package with ``scores`` in its card and every other byte as it is."""
+    with replacing(BUNDLED / file.name) as part:
+        part.write_bytes(with_card(file.read_bytes(), replace(card, scores=scores)))
 
 
 def ship(name: str, entry: dict[str, Any], data: Path, bias: torch.Tensor, calibrate: list[Path]) -> None:
@@ -85,34 +86,16 @@ def ship(name: str, entry: dict[str, Any], data: Path, bias: torch.Tensor, calib
     facts = Facts(name, {}, DATA, "Apache-2.0", WorkingSize(pixels=entry.get("pixels", WorkingSize.pixels)))
     with tempfile.TemporaryDirectory() as folder:
         draft, small = Path(folder) / f"{name}.onnx", Path(folder) / f"{name}.int8.onnx"
-        export_onnx(model, draft, facts)
-        facts = replace(facts, scores=score(draft, data, SETS) | {"one_core": timing(draft)})
-        export_onnx(model, BUNDLED / f"{name}.onnx", facts)
-        export_int8(model, small, facts, calibrate)
+        card = export_onnx(model, draft, facts)
+        scores = score(draft, data, SETS)
+        publish(draft, card, scores)
+        card = export_int8(model, small, facts, calibrate)
         reduced = score(small, data, SETS[:1])
         key = "log_likelihood_bits"
-        loss = facts.scores["salicon-val"]["means"][key] - reduced["salicon-val"]["means"][key]
+        loss = scores["salicon-val"]["means"][key] - reduced["salicon-val"]["means"][key]
         print(f"  int8 loses {loss:.4f} bits", flush=True)
         if loss <= INT8_LOSS:
-            reduced |= score(small, data, SETS[1:])
-            facts = replace(facts, scores=reduced | {"one_core": timing(small)})
-            export_int8(model, BUNDLED / f"{name}.int8.onnx", facts, calibrate)
-
-
-def time_again(name: str, entry: dict[str, Any], bias: torch.Tensor, calibrate: list[Path]) -> None:
-    """Measure what is bundled once more, on a machine that does nothing else, and keep its scores."""
-    model, _ = load_checkpoint(entry["checkpoint"])
-    assert isinstance(model, GazeModel)
-    model.tail.center_bias.copy_(bias)
-    for path in (BUNDLED / f"{name}.onnx", BUNDLED / f"{name}.int8.onnx"):
-        if path.is_file():
-            card = read_card(path)
-            scores = dict(card.scores) | {"one_core": timing(path)}
-            facts = Facts(name, scores, DATA, "Apache-2.0", card.working_size)
-            if card.precision == "int8":
-                export_int8(model, path, facts, calibrate)
-            else:
-                export_onnx(model, path, facts)
+            publish(small, card, reduced | score(small, data, SETS[1:]))
 
 
 def main() -> None:
@@ -120,7 +103,6 @@ def main() -> None:
     parser.add_argument("models", type=Path, help="TOML: default, and a table a model with checkpoint and pixels")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", nargs="*", help="names to ship; all by default")
-    parser.add_argument("--times", action="store_true", help="only measure again, on a quiet machine")
     options = parser.parse_args()
     wanted = tomllib.loads(options.models.read_text())
     default = wanted.pop("default")
@@ -129,10 +111,7 @@ def main() -> None:
     calibrate = sorted((options.data / "salicon/train/images").glob("*.webp"))[::80]
     for name, entry in wanted.items():
         if not options.only or name in options.only:
-            if options.times:
-                time_again(name, entry, bias, calibrate)
-            else:
-                ship(name, entry, options.data, bias, calibrate)
+            ship(name, entry, options.data, bias, calibrate)
     if (BUNDLED / f"{default}.onnx").is_file():
         write_index(BUNDLED, default)
     print(json.dumps({path.name: path.stat().st_size for path in sorted(BUNDLED.glob("*.onnx"))}, indent=2))

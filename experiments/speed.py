@@ -8,7 +8,8 @@ with their network fed 384x512. Rounds go through all rows; within a round a row
 and ratios are formed within a round. Ratios are those of CPU time, which other processes disturb least; those of wall
 time stand beside them. The peer is Twitter's FastGaze at its own size, 640 wide. --score adds AUC, NSS and bits on
 salicon/val for every engine: measured for OpenVINO, from the model's card for onnxruntime unless --limit is given.
-The numbers go to results/speed.json.
+The numbers go to results/speed.json; those of every bundled model at its own size in onnxruntime also go beside the
+models, to times.json, which `fastgaze models` shows.
 """
 
 import os
@@ -20,6 +21,7 @@ import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fastgaze.core.progress import Clock, Seconds
+from fastgaze.core.sizes import size_to_json
 from fastgaze.data import formats
-from fastgaze.evaluation.bench import PRODUCT, Marks, at_size, mark, matrix_product, sample_picture, timed_prediction
+from fastgaze.evaluation.bench import PRODUCT, at_size, matrix_product, sample_picture, timed_prediction
 from fastgaze.evaluation.evaluate import evaluate
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze
 from fastgaze.networks import GazeModel, create_model, load_checkpoint
 from fastgaze.runtime.predictor import Predictor, load
-from fastgaze.runtime.zoo import models
+from fastgaze.runtime.zoo import BUNDLED, models, write_times
 
 SIZE = (384, 512)
 STEPS = ("prepare", "network", "tail")
@@ -46,14 +50,14 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table and the function that runs it once, with a mark before and after every step."""
+    """One line of the table and the function that runs it once."""
 
     name: str
     engine: str
     precision: str
     network_size: tuple[int, int]
     gflop: float
-    run: Callable[[], Marks]
+    run: Callable[[], Clock]
     predictor: Predictor | None = None
     own_size: bool = False
     """Whether the network works at the size that the model chooses itself."""
@@ -66,13 +70,14 @@ def deepgaze2(checkpoint: Path) -> Row:
     model.eval()
     image = torch.randn(1, 3, *SIZE, generator=torch.Generator().manual_seed(0))
 
-    def run() -> Marks:
+    def run() -> Clock:
+        clock = Clock()
         with torch.inference_mode():
-            marks = [mark(), mark()]  # nothing to prepare
-            saliency = model.network(image)
-            marks.append(mark())
-            model.tail(saliency, SIZE, SIZE)
-            return [*marks, mark()]
+            with clock("network"):
+                saliency = model.network(image)
+            with clock("tail"):
+                model.tail(saliency, SIZE, SIZE)
+        return clock
 
     return Row(TEACHER, "torch eager", "fp32", SIZE, 239.07 * SIZE[0] * SIZE[1] / (480 * 640), run)
 
@@ -95,14 +100,18 @@ def bundled(picture: Pixels) -> list[Row]:
 
 def _bundled(own: Predictor, fed: tuple[int, int] | None, engine: str, precision: str, picture: Pixels) -> Row:
     predictor = own if fed is None else at_size(own, fed)
-
-    def run() -> Marks:
-        start, _, *marks = timed_prediction(predictor, picture)  # what an array needs before scaling is preparation
-        return [start, *marks]
-
     working = predictor.card.working_size(SIZE)
     gflop = predictor.card.gflop(working)
-    return Row(own.name, engine.removesuffix("-bf16"), precision, working, gflop, run, predictor, fed is None)
+    return Row(
+        own.name,
+        engine.removesuffix("-bf16"),
+        precision,
+        working,
+        gflop,
+        partial(timed_prediction, predictor, picture),
+        predictor,
+        fed is None,
+    )
 
 
 def _openvino_engines() -> list[str]:
@@ -118,14 +127,15 @@ def peer(path: Path, picture: Pixels) -> Row:
     """Twitter's FastGaze at the width that it is scored at; its blur and resampling count as tail."""
     model = TwitterFastGaze(path, threads=1)
 
-    def run() -> Marks:
-        marks = [mark()]
-        pixels = model.prepare(picture)
-        marks.append(mark())
-        output = model.network(pixels)
-        marks.append(mark())
-        model.finish(output, SIZE, None)
-        return [*marks, mark()]
+    def run() -> Clock:
+        clock = Clock()
+        with clock("prepare"):
+            pixels = model.prepare(picture)
+        with clock("network"):
+            output = model.network(pixels)
+        with clock("tail"):
+            model.finish(output, SIZE, None)
+        return clock
 
     height, width = model.prepare(picture).shape[2:]
     return Row(PEER, "onnxruntime", "fp32", (height, width), 19.6 * height * width / (480 * 640), run)
@@ -133,13 +143,7 @@ def peer(path: Path, picture: Pixels) -> Row:
 
 def product() -> Row:
     """What one core can do in fp32, as a row whose network is a large matrix product."""
-    multiply = matrix_product()
-
-    def run() -> Marks:
-        before, after = multiply()
-        return [before, before, after, after]
-
-    return Row(LIMIT, "numpy", "fp32", (PRODUCT, PRODUCT), 2 * PRODUCT**3 / 1e9, run)
+    return Row(LIMIT, "numpy", "fp32", (PRODUCT, PRODUCT), 2 * PRODUCT**3 / 1e9, matrix_product())
 
 
 def interleave(rows: list[Row], rounds: int, repeats: int) -> npt.NDArray[np.float64]:
@@ -152,10 +156,17 @@ def interleave(rows: list[Row], rounds: int, repeats: int) -> npt.NDArray[np.flo
 
 def _once(row: Row, repeats: int) -> npt.NDArray[np.float64]:
     """(steps, 2) of the run that took the median CPU time."""
-    runs = 1e3 * np.diff(np.array([row.run() for _ in range(repeats)]), axis=1)
+    runs = 1e3 * np.array([_steps(row.run()) for _ in range(repeats)])
     middle = np.argsort(runs[:, :, 1].sum(axis=1))[repeats // 2]
     steps: npt.NDArray[np.float64] = runs[middle]
     return steps
+
+
+def _steps(clock: Clock) -> list[tuple[float, float]]:
+    """(wall, CPU) seconds of every one of ``STEPS``; what an array needs before it is scaled counts as preparation."""
+    times = dict(clock.steps)
+    times["prepare"] = times.get("prepare", Seconds()) + times.pop("decode", Seconds())
+    return [(times.get(step, Seconds()).wall, times.get(step, Seconds()).cpu) for step in STEPS]
 
 
 def figures(rows: list[Row], times: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
@@ -277,6 +288,14 @@ def main() -> None:
         result["scored_on"] = {"data": "salicon/val", "images": options.limit or "all"}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n")
+    keep_times(table, about)
+
+
+def keep_times(table: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    """CPU milliseconds of the bundled models at their own size, for `fastgaze models` and the README."""
+    own = {row["name"]: row["cpu_ms"] for row in table if row["own_size"] and row["engine"] == "onnxruntime"}
+    conditions = {"machine": about, "engine": "onnxruntime", "threads": 1, "picture": size_to_json(SIZE)}
+    write_times(BUNDLED, own, conditions)
 
 
 if __name__ == "__main__":

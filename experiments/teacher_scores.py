@@ -19,8 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastgaze.data.fixations import FixationSet, Size, held_out
-from fastgaze.evaluation.evaluate import CenterBias, Evaluation, evaluate
+from fastgaze.core.center_bias import CenterBias
+from fastgaze.core.sizes import Size
+from fastgaze.data.fixations import FixationSet, held_out
+from fastgaze.evaluation.evaluate import Evaluation, evaluate
 from fastgaze.networks import GazeModel, load_checkpoint
 from fastgaze.networks.ensemble import GazeEnsemble, Head
 from fastgaze.training.config import read_config

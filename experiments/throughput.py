@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from experiments.stand_in import choose
-from fastgaze.runtime.batch import Options, run
+from fastgaze.runtime.batch import BatchOptions, run
 
 
 def measure(photos: Path, model: str, engine: str, workers: int, shard: int) -> dict[str, Any]:
@@ -26,10 +26,10 @@ def measure(photos: Path, model: str, engine: str, workers: int, shard: int) -> 
             str(photos),
             output,
             model,
-            Options(shard=shard),
+            BatchOptions(shard=shard),
             engine,
             workers,
-            on_done=lambda done, _: times.append((perf_counter(), done)),
+            progress=lambda done, *_: times.append((perf_counter(), done)),
         )
     seconds, images = times[-1][0] - times[0][0], times[-1][1] - times[0][1]
     return summary.to_json() | {"output": "", "steady": images / seconds, "load": os.getloadavg()[0]}

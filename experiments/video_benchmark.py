@@ -20,7 +20,7 @@ from PIL import Image
 
 from experiments.stand_in import choose
 from fastgaze.runtime.predictor import load
-from fastgaze.runtime.video import Report, Watch, render
+from fastgaze.runtime.video import VideoReport, Watch, render
 
 RATE = 30
 SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}
@@ -51,7 +51,7 @@ def make_clip(photos: list[Path], size: tuple[int, int], frames: int, path: Path
         container.mux(audio.encode(None))
 
 
-def describe(report: Report) -> dict[str, object]:
+def describe(report: VideoReport) -> dict[str, object]:
     """The report with frames per second of CPU time."""
     return report.to_json() | {"fps_of_cpu_time": round(report.frames / report.cpu_seconds, 2)}
 

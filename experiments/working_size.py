@@ -28,15 +28,15 @@ SIZE = (384, 512)
 
 def at_pixels(predictor: Predictor, pixels: int) -> Predictor:
     """The same model with another area to aim at."""
-    card = replace(predictor.card, working_size=replace(predictor.card.working_size, pixels=pixels))
-    return Predictor(card, predictor.engine)
+    return predictor.working_at(replace(predictor.card.working_size, pixels=pixels))
 
 
 def milliseconds(predictors: list[Predictor], rounds: int) -> list[float]:
     """Median CPU time of one prediction of each."""
     picture = sample_picture(SIZE)
-    marks = np.array([[timed_prediction(each, picture) for each in predictors] for _ in range(rounds + 3)])[3:]
-    return [float(value) for value in np.median(1e3 * (marks[:, :, -1, 1] - marks[:, :, 0, 1]), axis=0)]
+    rows = [[timed_prediction(each, picture) for each in predictors] for _ in range(rounds + 3)][3:]
+    times = [[1e3 * sum(step.cpu for step in clock.steps.values()) for clock in row] for row in rows]
+    return [float(value) for value in np.median(times, axis=0)]
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "GazeMap",
     "Peak",
     "Predictor",
+    "View",
     "__version__",
     "batch",
     "errors",
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from fastgaze.core.errors import FastGazeError
     from fastgaze.runtime import batch, video
     from fastgaze.runtime.crop import Crop
-    from fastgaze.runtime.gazemap import GazeMap, Peak
-    from fastgaze.runtime.predictor import Predictor, load, predict
+    from fastgaze.runtime.gazemap import GazeMap
+    from fastgaze.runtime.peaks import Peak
+    from fastgaze.runtime.predictor import Predictor, View, load, predict
     from fastgaze.runtime.zoo import BundledModel, models
 
 _MODULES = {
@@ -49,8 +51,9 @@ _HOME = {
     "Crop": "fastgaze.runtime.crop",
     "FastGazeError": "fastgaze.core.errors",
     "GazeMap": "fastgaze.runtime.gazemap",
-    "Peak": "fastgaze.runtime.gazemap",
+    "Peak": "fastgaze.runtime.peaks",
     "Predictor": "fastgaze.runtime.predictor",
+    "View": "fastgaze.runtime.predictor",
     "load": "fastgaze.runtime.predictor",
     "models": "fastgaze.runtime.zoo",
     "predict": "fastgaze.runtime.predictor",

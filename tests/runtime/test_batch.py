@@ -1,4 +1,4 @@
-"""Batch: right rows, bad images as rows, both engines alike, and every image exactly once whatever is killed."""
+"""Batch: right rows, bad images as rows, both runners alike, and every image exactly once whatever is killed."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fastgaze.runtime.batch.inputs import find_images
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.onnx.write import Facts, export_onnx
-from fastgaze.runtime.batch import Options, run
-from fastgaze.runtime.batch.inputs import find_images
+from fastgaze.runtime.batch import BatchOptions, run
 from fastgaze.runtime.batch.job import Shard, open_job
 from fastgaze.runtime.batch.local import _Pool
 from fastgaze.runtime.batch.store import Folder, legible
-from fastgaze.runtime.batch.work import DIED, Setup, Worker
-from fastgaze.runtime.card import WorkingSize
+from fastgaze.runtime.batch.work import DIED, Worker, WorkerSetup
+from fastgaze.runtime.card import WorkingSize, parse_card, with_card
 from fastgaze.runtime.predictor import load
 from tests.small_models import bright_model
 
@@ -69,55 +70,72 @@ def _rows(output: str | Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["path"])
 
 
-def _work(model: str, output: Path, options: Options) -> Worker:
-    return Worker(Setup(str(output), Path(model).read_bytes(), options))
+def _work(model: str, output: Path, options: BatchOptions) -> Worker:
+    return Worker(WorkerSetup(str(output), Path(model).read_bytes(), options))
 
 
 def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Path, model: str, tmp_path: Path) -> None:
-    options = Options(ratios=("1:1", "4:3"), density=(12, 16), shard=15)
+    options = BatchOptions(ratios=("1:1", "4:3"), density=(12, 16), shard=15)
     summary = run(str(images), str(tmp_path / "out"), model, options, workers=1)
     assert (summary.images, summary.done, summary.errors) == (43, 43, 2)
-    assert set(summary.split) == {"read", "decode", "prepare", "network", "tail", "describe", "write"}
+    assert set(summary.milliseconds) == {"read", "decode", "prepare", "network", "tail", "describe", "write"}
     rows = {Path(row["path"]).name: row for row in _rows(tmp_path / "out")}
     assert len(rows) == 43
     for name in ("broken.jpg", "text.png"):
         assert "\n" not in rows[name]["error"]
-        assert rows[name]["width"] is rows[name]["peaks"] is rows[name]["log_density"] is None
+        assert rows[name]["picture_size"] is rows[name]["peaks"] is rows[name]["log_density"] is None
     row = rows["00005.jpg"]
     assert row["error"] is None
-    assert (row["height"], row["width"]) == (96, 128)
+    assert row["picture_size"] == {"width": 128, "height": 96}
     assert abs(row["peaks"][0]["x"] - (8 + 65 + 12)) < 10
     assert abs(row["peaks"][0]["y"] - (8 + 35 + 12)) < 10
     assert len(row["log_density"]) == 12 * 16
     assert abs(np.exp(np.array(row["log_density"], np.float64)).sum() - 1) < 1e-3
     assert [crop["ratio"] for crop in row["crops"]] == ["1:1", "4:3"]
-    assert row["confidence"] == row["crops"][0]["confidence"] > 0
+    assert row["crops"][0]["windows"][0]["confidence"] > 0
 
 
-def test_positions_are_pixels_of_the_picture_even_if_the_map_is_smaller(
-    images: Path, model: str, tmp_path: Path
-) -> None:
-    worker = _work(model, tmp_path, Options(ratios=("1:1",)))
-    worker(Shard("part.parquet", (str(images / "below" / "wide.png"),)))
+def test_a_row_says_what_the_library_says(images: Path, model: str, tmp_path: Path) -> None:
+    path = images / "below" / "wide.png"
+    _work(model, tmp_path, BatchOptions(ratios=("1:1", "4:3"), crops=2, peaks=2))(Shard("part.parquet", (str(path),)))
     row = _rows(tmp_path)[0]
-    gaze = load(model, threads=1).predict(images / "below" / "wide.png")
-    crop, peak = row["crops"][0], row["peaks"][0]
-    box = (crop["left"], crop["top"], crop["right"], crop["bottom"])
-    assert (row["height"], row["width"]) == (300, 900)
-    assert (box[2] - box[0], box[3] - box[1]) == (300, 300)
-    assert abs(peak["x"] - gaze.peaks(1)[0].x) < 12
-    assert gaze.mass(box) == pytest.approx(crop["mass"], abs=0.02)
-    assert gaze.mass(box) > 0.97 * gaze.mass(gaze.crop("1:1")[0].box)
-    assert peak["density"] == pytest.approx(gaze.peaks(1)[0].density, rel=0.15)
+    said = load(model, threads=1).predict(path).to_json(peaks=2, ratios=("1:1", "4:3"), n=2)
+    assert row["picture_size"] == said["picture_size"] == {"width": 900, "height": 300}
+    assert row["bits"] == pytest.approx(said["bits"])
+    for found, expected in zip(row["peaks"], said["peaks"], strict=True):
+        assert found == pytest.approx(expected)
+    for found, expected in zip(row["crops"], said["crops"], strict=True):
+        assert found["ratio"] == expected["ratio"]
+        for window, other in zip(found["windows"], expected["windows"], strict=True):
+            assert window["box"] == other["box"]
+            assert set(window) == set(other), "a column for everything that a window says"
+            for name in set(window) - {"box"}:
+                assert window[name] == pytest.approx(other[name])
+
+
+def test_a_job_is_continued_by_a_model_that_computes_the_same_and_by_no_other(model: str, tmp_path: Path) -> None:
+    folder, output = _fill(tmp_path / "images", 2), str(tmp_path / "out")
+    run(str(folder), output, model, workers=1)
+    content = Path(model).read_bytes()
+    card = parse_card(content, "model")
+    again = tmp_path / "again.onnx"
+    again.write_bytes(with_card(content, replace(card, name="again", scores={"osie": {"auc": 0.9}})))
+    assert run(str(folder), output, str(again), workers=1).done == 0
+    again.write_bytes(with_card(content, replace(card, sigma=card.sigma + 1)))
+    with pytest.raises(ArgumentError, match="another model"):
+        run(str(folder), output, str(again), workers=1)
+    export_onnx(bright_model(gain=3.0, sigma=4.0), again, Facts("tiny", working_size=WorkingSize(pixels=96 * 128)))
+    with pytest.raises(ArgumentError, match="another model"):
+        run(str(folder), output, str(again), workers=1)
 
 
 def test_a_second_start_does_nothing_and_a_grown_folder_only_what_is_new(model: str, tmp_path: Path) -> None:
     folder, output = _fill(tmp_path / "images", 12), str(tmp_path / "out")
-    run(str(folder), output, model, Options(shard=5), workers=1)
+    run(str(folder), output, model, BatchOptions(shard=5), workers=1)
     files = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    assert run(str(folder), output, model, Options(shard=5), workers=1).done == 0
+    assert run(str(folder), output, model, BatchOptions(shard=5), workers=1).done == 0
     _picture(77).save(folder / "00000a.jpg")
-    grown = run(str(folder), output, model, Options(shard=5), workers=1)
+    grown = run(str(folder), output, model, BatchOptions(shard=5), workers=1)
     assert (grown.images, grown.done) == (13, 1)
     assert Counter(row["path"] for row in _rows(output)) == Counter(str(path) for path in folder.iterdir())
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
@@ -126,18 +144,18 @@ def test_a_second_start_does_nothing_and_a_grown_folder_only_what_is_new(model: 
 
 def test_only_missing_shards_are_done_again(model: str, tmp_path: Path) -> None:
     folder, output = _fill(tmp_path / "images", 12), tmp_path / "out"
-    run(str(folder), str(output), model, Options(shard=5), workers=1)
+    run(str(folder), str(output), model, BatchOptions(shard=5), workers=1)
     before = _rows(output)
     (output / "part-0000-000001.parquet").unlink()
-    assert run(str(folder), str(output), model, Options(shard=5), workers=1).done == 5
+    assert run(str(folder), str(output), model, BatchOptions(shard=5), workers=1).done == 5
     assert _rows(output) == before
 
 
 def test_another_job_in_the_same_folder_is_refused(images: Path, model: str, tmp_path: Path) -> None:
     folder = _fill(tmp_path / "images", 2)
-    run(str(folder), str(tmp_path / "out"), model, Options(peaks=2), workers=1)
+    run(str(folder), str(tmp_path / "out"), model, BatchOptions(peaks=2), workers=1)
     with pytest.raises(ArgumentError, match="another peaks"):
-        run(str(folder), str(tmp_path / "out"), model, Options(peaks=3), workers=1)
+        run(str(folder), str(tmp_path / "out"), model, BatchOptions(peaks=3), workers=1)
     (tmp_path / "mine").mkdir()
     pq.write_table(pa.table({"a": [1]}), tmp_path / "mine" / "data.parquet")
     with pytest.raises(DataError, match="something else"):
@@ -184,7 +202,7 @@ def test_a_list_in_another_encoding_is_one_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["_job.json", "_paths-0000.parquet"])
 def test_a_damaged_job_is_one_error_that_names_the_file(name: str, content: bytes, model: str, tmp_path: Path) -> None:
     folder, output = _fill(tmp_path / "images", 1), tmp_path / "out"
-    open_job(Folder(str(output)), find_images(str(folder)), Path(model).read_bytes(), Options())
+    open_job(Folder(str(output)), find_images(str(folder)), Path(model).read_bytes(), BatchOptions())
     (output / name).write_bytes(content)
     with pytest.raises(DataError, match=f"{name} is damaged.* new folder"):
         run(str(folder), str(output), model, workers=1)
@@ -201,8 +219,8 @@ def test_names_that_are_not_utf_8_are_read_and_written_legibly(model: str, tmp_p
     (folder / r"caf\xea.jpg").write_bytes(content)
     summary = run(str(folder), output, model, workers=1)
     assert (summary.images, summary.errors) == (4, 1)
-    widths = {Path(row["path"]).name: row["width"] for row in _rows(output)}
-    assert widths == {"00000.jpg": 128, r"caf\xe8.jpg": None, r"caf\xe9.jpg": 128, r"caf\xea.jpg": 128}
+    failed = {Path(row["path"]).name: row["error"] is not None for row in _rows(output)}
+    assert failed == {"00000.jpg": False, r"caf\xe8.jpg": True, r"caf\xe9.jpg": False, r"caf\xea.jpg": False}
     assert run(str(folder), output, model, workers=1).done == 0
 
 
@@ -212,8 +230,8 @@ def test_an_error_that_names_a_file_not_in_utf_8_still_makes_a_row(model: str, t
         os.mkfifo(pipe)
     except OSError:
         pytest.skip("this file system takes UTF-8 only")
-    _work(model, tmp_path / "out", Options())(Shard("part.parquet", (legible(pipe),)))
-    assert "no regular file" in _rows(tmp_path / "out")[0]["error"]
+    _work(model, tmp_path / "out", BatchOptions())(Shard("part.parquet", (legible(pipe),)))
+    assert "not a regular file" in _rows(tmp_path / "out")[0]["error"]
 
 
 def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
@@ -223,7 +241,7 @@ def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
             _picture(index).save(file, "PNG")
     found = find_images("memory://photos")
     assert found == [f"memory:///photos/{index}.png" for index in range(3)]
-    worker = Worker(Setup("memory://rows", Path(model).read_bytes(), Options()))
+    worker = Worker(WorkerSetup("memory://rows", Path(model).read_bytes(), BatchOptions()))
     done = worker(Shard("part-0.parquet", (*found, "memory:///photos/none.png")))
     assert (done.images, done.errors) == (4, 1)
     rows = pq.read_table(memory.open("/rows/part-0.parquet", "rb")).to_pylist()
@@ -235,9 +253,9 @@ def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
 
 def test_an_image_over_which_workers_died_twice_gets_a_row_that_says_so(model: str, tmp_path: Path) -> None:
     folder = _fill(tmp_path / "images", 3)
-    worker = _work(model, tmp_path / "out", Options())
+    worker = _work(model, tmp_path / "out", BatchOptions())
     shard = Shard("part.parquet", tuple(map(str, sorted(folder.iterdir()))))
-    pool = _Pool([shard], Setup("", b"", Options()))
+    pool = _Pool([shard], WorkerSetup("", b"", BatchOptions()))
     assert pool._after_death(shard, -1) == shard
     assert pool._after_death(shard, 1) == shard
     again = pool._after_death(shard, 1)
@@ -264,10 +282,10 @@ def test_a_script_without_a_main_guard_is_told_so(model: str, tmp_path: Path) ->
 
 _DRIVER = """
 import json, sys
-from fastgaze.runtime.batch import Options, run
+from fastgaze.runtime.batch import BatchOptions, run
 if __name__ == "__main__":
-    source, output, model, engine, shard = sys.argv[1:]
-    summary = run(source, output, model, Options(shard=int(shard)), engine, workers=2)
+    source, output, model, runner, shard = sys.argv[1:]
+    summary = run(source, output, model, BatchOptions(shard=int(shard)), runner, workers=2)
     print(json.dumps(summary.to_json()))
 """
 
@@ -337,20 +355,20 @@ def test_5000_images_exactly_once_after_kill_9(model: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_ray_gives_the_same_rows_and_goes_on_where_the_local_engine_stopped(
+def test_ray_gives_the_same_rows_and_goes_on_where_the_local_runner_stopped(
     images: Path, model: str, tmp_path: Path
 ) -> None:
-    run(str(images), str(tmp_path / "local"), model, Options(shard=10), workers=1)
+    run(str(images), str(tmp_path / "local"), model, BatchOptions(shard=10), workers=1)
     (tmp_path / "ray").mkdir()
     with _start(images, tmp_path / "ray" / "out", model, "ray", 10) as driver:
         report = json.loads(driver.communicate(timeout=900)[0])
-    assert (report["engine"], report["done"], report["errors"]) == ("ray", 43, 2)
+    assert (report["runner"], report["done"], report["errors"]) == ("ray", 43, 2)
     assert _rows(tmp_path / "ray" / "out") == _rows(tmp_path / "local")
     assert {path.name for path in (tmp_path / "ray" / "out").iterdir()} == {
         path.name for path in (tmp_path / "local").iterdir()
     }
     (tmp_path / "ray" / "out" / "part-0000-000002.parquet").unlink()
-    assert run(str(images), str(tmp_path / "ray" / "out"), model, Options(shard=10), workers=1).done == 10
+    assert run(str(images), str(tmp_path / "ray" / "out"), model, BatchOptions(shard=10), workers=1).done == 10
     assert _rows(tmp_path / "ray" / "out") == _rows(tmp_path / "local")
 
 
@@ -364,15 +382,15 @@ def test_ray_too_has_every_image_exactly_once_after_kill_9(model: str, tmp_path:
         driver.kill()
     before = len(list(output.glob("part-*.parquet")))
     assert before < 40
-    assert run(str(folder), str(output), model, Options(shard=10), workers=1).done > 0
+    assert run(str(folder), str(output), model, BatchOptions(shard=10), workers=1).done > 0
     assert Counter(row["path"] for row in _rows(output)) == Counter(str(path) for path in folder.iterdir())
 
 
 def test_options_out_of_range_are_refused(images: Path, model: str, tmp_path: Path) -> None:
     for wrong in ({"shard": 0}, {"peaks": 0}, {"ratios": ("wide",)}, {"density": (0, 5)}):
         with pytest.raises(ArgumentError):
-            Options(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="engine"):
-        run(str(images), str(tmp_path), model, engine="spark")
+            BatchOptions(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="no runner 'spark'"):
+        run(str(images), str(tmp_path), model, runner="spark")
     with pytest.raises(ArgumentError, match="address"):
         run(str(images), str(tmp_path), model, address="auto")

@@ -20,11 +20,15 @@ from hypothesis import strategies as st
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Reader, Watch
-from fastgaze.runtime.video.roi import Blocks, Roi, expected_bits, sum_blocks, watch_blocks
-from fastgaze.runtime.video.roi_formats import (
+from fastgaze.runtime.video.roi import (
     TEXT,
+    Blocks,
+    Roi,
+    expected_bits,
     rectangles,
     stretches,
+    sum_blocks,
+    watch_blocks,
     write_csv,
     write_ffmpeg,
     write_json,

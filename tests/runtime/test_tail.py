@@ -6,10 +6,16 @@ import pytest
 from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
-from fastgaze.runtime.tail import NO_BIAS, log_density, make_bias
+from fastgaze.runtime.tail import NO_BIAS, Bias, Field, PlanCache, _Plan, make_bias
 
 GENERATOR = np.random.default_rng(0)
 GRID = GENERATOR.standard_normal((48, 64)).astype(np.float32)
+
+
+def log_density(
+    saliency: np.ndarray, working: tuple[int, int], sigma: float, bias: Bias, size: tuple[int, int]
+) -> np.ndarray:
+    return Field(saliency, working, sigma, bias).log_density(size)
 
 
 def written_out(saliency: np.ndarray, sigma: float, bias: np.ndarray | None, size: tuple[int, int]) -> np.ndarray:
@@ -73,3 +79,29 @@ def test_large_maps_sum_to_one() -> None:
 def test_what_is_no_log_density_is_refused(bias: np.ndarray) -> None:
     with pytest.raises(ArgumentError, match="centre bias"):
         make_bias(bias)
+
+
+def kilobyte() -> _Plan:
+    return _Plan(np.zeros(128, np.float32), np.zeros(128, np.float32))
+
+
+def test_the_plans_that_are_kept_stay_below_a_number_of_bytes() -> None:
+    cache = PlanCache(10 * 1024)
+    for key in range(100):
+        cache.get(key, kilobyte)
+    assert cache.nbytes == 10 * 1024
+
+
+def test_a_plan_that_is_used_stays_and_one_that_is_not_goes() -> None:
+    cache = PlanCache(3 * 1024)
+    first, second = cache.get("a", kilobyte), cache.get("b", kilobyte)
+    for key in range(5):
+        cache.get(key, kilobyte)
+        assert cache.get("a", kilobyte) is first
+    assert cache.get("b", kilobyte) is not second
+
+
+def test_a_plan_that_would_push_out_half_of_the_others_is_not_kept() -> None:
+    cache = PlanCache(1024)
+    assert cache.get("large", kilobyte) is not cache.get("large", kilobyte)
+    assert cache.nbytes == 0

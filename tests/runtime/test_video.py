@@ -15,7 +15,7 @@ from PIL import Image
 
 import fastgaze
 from fastgaze.core.errors import ArgumentError, DataError
-from fastgaze.runtime.clock import Clock
+from fastgaze.core.progress import Clock
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Reader, Watch, maps, render
 from fastgaze.runtime.video.overlay import Painter, plane
@@ -101,7 +101,7 @@ def test_public_name_yields_maps_of_the_size_asked_for(clip: Path, bright_file: 
 def test_overlay_video_keeps_frames_times_and_sound(clip: Path, bright: Predictor, tmp_path: Path) -> None:
     report = render(clip, tmp_path / "out.mp4", bright)
     assert (report.frames, report.shots) == (30, 2)
-    assert set(report.split) == {"decode", "scale", "network", "tail", "overlay", "encode"}
+    assert set(report.milliseconds) == {"decode", "scale", "network", "tail", "overlay", "encode"}
     assert _times(tmp_path / "out.mp4") == pytest.approx(_times(clip))
     assert _packets(tmp_path / "out.mp4") == _packets(clip)
 
@@ -202,12 +202,12 @@ def test_smoothing_follows_its_time_constant_and_starts_anew_at_the_cut(clip: Pa
     raw = _saliencies(clip, bright, Watch())
     smooth = _saliencies(clip, bright, Watch(smooth=0.2))
     weight = 1 - np.exp(-1 / RATE / 0.2)
-    expected = raw[0].saliency
+    expected = raw[0].view.saliency
     for index in range(1, 20):
-        expected = expected + weight * (raw[index].saliency - expected)
-        np.testing.assert_allclose(smooth[index].saliency, expected, atol=1e-4)
+        expected = expected + weight * (raw[index].view.saliency - expected)
+        np.testing.assert_allclose(smooth[index].view.saliency, expected, atol=1e-4)
     assert [seen.cut for seen in smooth] == [index in (0, 20) for index in range(30)]
-    np.testing.assert_array_equal(smooth[20].saliency, raw[20].saliency)
+    np.testing.assert_array_equal(smooth[20].view.saliency, raw[20].view.saliency)
 
 
 def test_every_nth_frame_is_predicted_and_the_rest_interpolated_within_a_shot(clip: Path, bright: Predictor) -> None:
@@ -215,9 +215,9 @@ def test_every_nth_frame_is_predicted_and_the_rest_interpolated_within_a_shot(cl
     few = _saliencies(clip, bright, Watch(every=4))
     assert [seen.time for seen in few] == [seen.time for seen in raw]
     for index in (0, 4, 16, 20, 24):
-        np.testing.assert_array_equal(few[index].saliency, raw[index].saliency)
-    np.testing.assert_allclose(few[6].saliency, (raw[4].saliency + raw[8].saliency) / 2, atol=1e-5)
-    np.testing.assert_array_equal(few[19].saliency, raw[16].saliency)
+        np.testing.assert_array_equal(few[index].view.saliency, raw[index].view.saliency)
+    np.testing.assert_allclose(few[6].view.saliency, (raw[4].view.saliency + raw[8].view.saliency) / 2, atol=1e-5)
+    np.testing.assert_array_equal(few[19].view.saliency, raw[16].view.saliency)
 
 
 def test_cuts_are_told_from_motion_and_noise() -> None:
@@ -254,7 +254,7 @@ def wait(done):
     time.sleep(0.01)
     if done == 120:
         print("now", flush=True)
-render(sys.argv[1], sys.argv[2], load(sys.argv[3], threads=1), on_frame=wait, threads=1)
+render(sys.argv[1], sys.argv[2], load(sys.argv[3], threads=1), progress=wait, threads=1)
 """
 
 

@@ -86,7 +86,7 @@ def test_batch_writes_rows_and_says_how_many(
         (("video", "none.mp4", "out.mp4"), "no video file"),
         (("roi", "none.mp4", "--format", "x265"), "no format"),
         (("roi", "none.mp4", "--range", "8"), "LOW:HIGH"),
-        (("batch", "none", "out", "--engine", "spark"), "no engine"),
+        (("batch", "none", "out", "--engine", "spark"), "no runner"),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_exit_code_2(

@@ -43,7 +43,7 @@ _FIGURE = Template("""<figure>
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """One photograph of the demo."""
 
     name: str
@@ -63,7 +63,7 @@ def photographs(folder: Path) -> list[Path]:
     return found
 
 
-def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[Row]:
+def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[DemoRow]:
     """Predict ``photos`` and write pictures and ``index.html`` into ``out``, which must not be the photographs' own."""
     out.mkdir(parents=True, exist_ok=True)
     for photo in photos:
@@ -73,20 +73,21 @@ def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[R
     predictor.predict(photos[0])  # the first call allocates; the times shown are those of a warm model
     rows = [_row(predictor, photo, out) for photo in photos]
     figures = "\n".join(_figure(row) for row in rows)
-    gflop = predictor.card.gflop(predictor.card.working_size(rows[0].gaze.size))
+    gflop = predictor.card.gflop_working
     page = _PAGE.substitute(model=escape(predictor.name), gflop=f"{gflop:.2f}", ratio=RATIO, figures=figures)
     (out / "index.html").write_text(page, encoding="utf-8")
     return rows
 
 
-def _row(predictor: Predictor, photo: Path, out: Path) -> Row:
-    gaze = predictor.predict(photo)
+def _row(predictor: Predictor, photo: Path, out: Path) -> DemoRow:
+    opened = open_picture(photo)
+    gaze = predictor.look(opened, opened.size).at()
     crop = gaze.crop(RATIO)[0]
-    picture = open_picture(photo).rgb()
+    picture = opened.rgb()
     picture.save(out / f"{photo.stem}.jpg", quality=90)
     gaze.overlay().save(out / f"{photo.stem}.gaze.jpg", quality=90)
     _with_window(picture, crop).save(out / f"{photo.stem}.crop.jpg", quality=90)
-    return Row(photo.stem, gaze, crop)
+    return DemoRow(photo.stem, gaze, crop)
 
 
 def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
@@ -99,7 +100,7 @@ def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
     return shown
 
 
-def _figure(row: Row) -> str:
+def _figure(row: DemoRow) -> str:
     name, file = escape(row.name, quote=True), quote(row.name)
     return _FIGURE.substitute(
         name=name,

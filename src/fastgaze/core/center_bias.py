@@ -4,11 +4,17 @@ It is kept as a log density on a fixed grid, so that one array serves pictures o
 is stretched to the picture. It depends on the viewers and the task, hence on the data set.
 """
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fastgaze.core.errors import DataError
 from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
+from fastgaze.core.sizes import Size
+
+CenterBias: TypeAlias = Literal["model"] | NDArray[np.floating] | None
+"""Which one a prediction gets: the model's own, a log density (h, w) of any size, or none, that is a uniform one."""
 
 GRID = (48, 64)  # height, width
 BANDWIDTH = 0.04  # of the picture's width and height; a fixed choice, not tuned
@@ -36,7 +42,7 @@ def fit_center_bias(counts: NDArray[np.number], bandwidth: float = BANDWIDTH) ->
     return log_density
 
 
-def resample_log_density(log_density: NDArray[np.floating], size: tuple[int, int]) -> NDArray[np.float64]:
+def resample_log_density(log_density: NDArray[np.floating], size: Size) -> NDArray[np.float64]:
     """A log density on any grid -> log density at ``size`` (height, width), logsumexp 0 there."""
     if log_density.shape != size:
         height, width = size

@@ -34,3 +34,15 @@ def gaussian_matrix(n: int, sigma: float) -> NDArray[np.float64]:
     kernel = np.exp(-0.5 * (offset / max(sigma, 1e-6)) ** 2)
     matrix: NDArray[np.float64] = kernel / kernel.sum(axis=1, keepdims=True)
     return matrix
+
+
+def sharing_matrix(n_in: int, n_out: int) -> NDArray[np.float64]:
+    """Matrix (n_out, n_in) that hands the mass of n_in cells to n_out cells over the same length, by overlap.
+
+    Columns sum to 1, so that no mass is lost.
+    """
+    edges = np.arange(n_out + 1) * (n_in / n_out)
+    cells = np.arange(n_in)
+    overlap = np.minimum(edges[1:, None], cells + 1) - np.maximum(edges[:-1, None], cells)
+    shares: NDArray[np.float64] = np.clip(overlap, 0, None)
+    return shares

@@ -1,43 +1,51 @@
-"""From a file, bytes, a PIL image or an array to upright 8-bit RGB.
+"""The one decoder: from a file, bytes, a PIL image or an array to upright 8-bit RGB.
 
-What is decided here, for every picture:
+What is decided here, for every picture, whether it is predicted, trained on or scored:
 
 - EXIF orientation is applied; of an animation the first frame is used; colour profiles are ignored.
 - Transparent pixels are laid over white, as on a web page.
 - 16-bit samples keep their upper 8 bits; wider integer and float samples are scaled by the smallest of 1 (floats only),
   255, 65535 and their own maximum that holds them.
 - A JPEG is decoded at 1/2, 1/4 or 1/8 when that is enough for the size asked for.
+- HEIC pictures are read where pillow-heif is installed; elsewhere each of them is an error that says so.
 - A picture of more than ``MAX_PIXELS`` is refused before its pixels are read. Below that, decoding takes at most
-  12 bytes a pixel (a palette picture with transparency), 4 for a plain one, and 1/16 of it for a large JPEG.
+  12 bytes per pixel (a palette picture with transparency), 4 for a plain one, and 1/16 of it for a large JPEG.
 """
 
 import io
 import os
 import stat
 import struct
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
-from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
+from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
+from fastgaze.core.sizes import Size, format_size
 
+SUFFIXES = (
+    ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm", ".avif", ".jp2", ".ico",
+    ".heic", ".heif",
+)  # fmt: skip
+"""How the names of picture files end, in lower case."""
 MAX_PIXELS = 120_000_000
 MAX_BYTES = 1 << 30
-"""Of a file: as many as 120 megapixels take without compression at 16 bits a sample."""
+"""Of a file: as many as 120 megapixels take without compression at 16 bits per sample."""
 # As in JPEG. Pillow handles rows one by one under the interpreter's lock: a PNG of 68 bytes with 49 million rows of one
 # pixel takes half a minute.
 MAX_SIDE = 65_535
 # A fixed list: Pillow's others include formats that start programs (EPS) or that any bytes pass for (TGA).
 COMMON = ("JPEG", "PNG", "GIF", "BMP", "PPM")
 OTHERS = ("WEBP", "TIFF", "AVIF", "JPEG2000", "ICO")
+_HEIF = "HEIF"
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
-Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Image.Image | npt.NDArray[np.uint8]
-Size: TypeAlias = tuple[int, int]
+Content: TypeAlias = bytes | bytearray | memoryview
 
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSE = {
@@ -51,99 +59,189 @@ _TRANSPOSE = {
 }
 
 
-@dataclass(frozen=True)
 class Picture:
-    """A picture whose header has been read and whose pixels are decoded when they are asked for."""
+    """A picture whose header has been read. Its pixels are decoded when they are asked for, and kept.
 
-    source: Image.Image | npt.NDArray[np.uint8]
-    """An array is RGB (H, W, 3)."""
-    size: Size
-    """(height, width) as a viewer sees it, upright."""
-    orientation: int
-    label: str
+    size: (height, width) as a viewer sees it, upright.
+    format: Pillow's name of the file's format; None for an array and for a PIL image that was made in memory.
+    slow: whether its decoder is written in Python, which takes minutes for a large file.
+    """
 
-    @cached_property
-    def image(self) -> Image.Image:
-        """The picture as Pillow has it, perhaps not yet decoded."""
-        return _to_image(self.source) if isinstance(self.source, np.ndarray) else self.source
+    def __init__(
+        self,
+        source: Path | Content | Image.Image | npt.NDArray[np.uint8],
+        label: str,
+        size: Size,
+        orientation: int = 1,
+        header: Image.Image | None = None,
+    ) -> None:
+        """header: the picture as Pillow has it, perhaps not decoded yet. label: names the picture in errors."""
+        self.size = size
+        self.format = None if header is None else header.format
+        self.slow = any(tile[0] in Image.DECODERS for tile in getattr(header, "tile", ()))
+        self._source, self._label, self._orientation = source, label, orientation
+        # What a file holds is let go of when it has been decoded; list.pop is safe between threads.
+        self._unread = [] if header is None else [header]
+        self._kept: Image.Image | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be read again."""
+        return self.__dict__ | {"_unread": [], "_kept": None}
 
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
         """``rgb`` as uint8 (H, W, 3), not to be written to: an array less than three times as large stays as it is."""
-        if isinstance(self.source, np.ndarray) and (at_least is None or _factor(self.size, at_least) < 3):
-            return self.source
+        small = at_least is None or _factor(self.size, at_least) < 3
+        if small and isinstance(self._source, np.ndarray) and self._source.shape[2:] == (3,):
+            return self._source
         return np.asarray(self.rgb(at_least))
 
     def rgb(self, at_least: Size | None = None) -> Image.Image:
-        """Upright 8-bit RGB; with ``at_least`` (height, width) it may be decoded smaller, but not below that size."""
-        try:
-            return self._decode(at_least)
-        except MemoryError as error:
-            raise ImageError(f"{self.label}: not enough memory for {self.size[1]}x{self.size[0]} pixels") from error
-        except Exception as error:  # a decoder meets hostile bytes here, and Pillow's raise all kinds of errors
-            raise ImageError(f"{self.label}: cannot decode the picture ({_reason(error)})") from error
+        """Upright 8-bit RGB; with ``at_least`` (height, width) it may be decoded smaller, but not below that size.
+
+        What has been decoded serves every later call that it is large enough for.
+        """
+        if self._kept is None or not self._is_enough(self._kept, at_least):
+            self._kept = self._decode(at_least)
+        return self._kept if at_least is None else _reduced(self._kept, (at_least[1], at_least[0]))
+
+    def _is_enough(self, image: Image.Image, at_least: Size | None) -> bool:
+        height, width = self.size if at_least is None else at_least
+        return (image.height, image.width) == self.size or (image.height >= height and image.width >= width)
 
     def _decode(self, at_least: Size | None) -> Image.Image:
-        turned = self.orientation >= 5
-        image = self.image
+        image = self._unread.pop() if self._unread else self._open_again()
+        try:
+            return self._upright(image, at_least)
+        except MemoryError as error:
+            message = f"{self._label}: not enough memory for {format_size(self.size)} pixels"
+            raise ImageError(message) from error
+        except Exception as error:  # a decoder meets hostile bytes here, and Pillow's raise all kinds of errors
+            raise ImageError(f"{self._label}: cannot decode the picture ({_reason(error)})") from error
+
+    def _upright(self, image: Image.Image, at_least: Size | None) -> Image.Image:
         if at_least is None:
             image.load()
             image = _to_rgb(image)
         else:
-            stored = at_least if turned else (at_least[1], at_least[0])
+            stored = at_least if self._orientation >= 5 else (at_least[1], at_least[0])
             image.draft(None, stored)
             image.load()
             # Before the conversion where the mode allows it, to save memory, else after it.
             image = _reduced(_to_rgb(_reduced(image, stored)), stored)
-        step = _TRANSPOSE.get(self.orientation)
+        step = _TRANSPOSE.get(self._orientation)
         return image if step is None else image.transpose(step)
+
+    def _open_again(self) -> Image.Image:
+        if isinstance(self._source, np.ndarray):
+            return _to_image(self._source)
+        if isinstance(self._source, Image.Image):
+            return self._source
+        content = _read(self._source) if isinstance(self._source, Path) else self._source
+        with _refusing(self._label):
+            return _identify(io.BytesIO(content))
+
+
+Source: TypeAlias = str | os.PathLike[str] | Content | Image.Image | npt.NDArray[np.uint8] | Picture
 
 
 def open_picture(source: Source) -> Picture:
     """Read the header of ``source``: a path, the bytes of an image file, a PIL image or a uint8 array.
 
-    Arrays are (H, W, 3) RGB, (H, W, 4) RGBA or (H, W) grey.
+    Arrays are (H, W, 3) RGB, (H, W, 4) RGBA or (H, W) grey. A picture that is open already stays itself.
     """
+    if isinstance(source, Picture):
+        return source
     if isinstance(source, np.ndarray):
-        return _from_array(source)
+        array = _checked(source)
+        return Picture(array, "array", (array.shape[0], array.shape[1]))
     if isinstance(source, Image.Image):
-        return _picture(_own(source), "image")
+        image = _own(source)
+        return _picture(image, image, "image")
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _open(io.BytesIO(source), "bytes")
+        return _open(source, source, "bytes")
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        return _open(io.BytesIO(_read(path)), str(path))
+        return _open(path, _read(path), str(path))
     raise ArgumentError(f"an image is a path, bytes, a PIL image or a uint8 array, not {type(source).__name__}")
 
 
+def read_pixels(path: Path, size: Size | None = None) -> npt.NDArray[np.uint8]:
+    """RGB, uint8 (H, W, 3), decoded in full and then resized (antialiased) to ``size`` (height, width)."""
+    photo = open_picture(path).rgb()
+    if size is not None and size != (photo.height, photo.width):
+        photo = photo.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    return np.asarray(photo)
+
+
+def read_size(path: Path) -> Size:
+    """(height, width) of a picture file as a viewer sees it, from its header alone."""
+    _check_file(path)
+    with _reading(path), path.open("rb") as file, _refusing(str(path)):
+        return _picture(path, _identify(file), str(path)).size
+
+
+def image_files(folder: Path, below: bool = False) -> list[Path]:
+    """The picture files inside ``folder`` by name, hidden ones left out; ``below``: in its folders too."""
+    found = folder.rglob("*") if below else folder.iterdir()
+    return sorted(path for path in found if path.suffix.lower() in SUFFIXES and not path.name.startswith("."))
+
+
 def _read(path: Path) -> bytes:
-    try:
-        status = path.stat()
-        # A pipe or a device could block for ever or never end.
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a folder without pictures" if path.is_dir() else "no regular file"
-            raise ImageError(f"{path} is {kind}; give an image file")
-        if status.st_size > MAX_BYTES:
-            raise ImageTooLargeError(
-                f"{path}: {status.st_size} bytes are more than {MAX_BYTES}; scale the picture down"
-            )
+    _check_file(path)
+    with _reading(path):
         return path.read_bytes()
+
+
+def _check_file(path: Path) -> None:
+    with _reading(path):
+        status = path.stat()
+    # A pipe or a device could block for ever or never end.
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder without pictures" if path.is_dir() else "no regular file"
+        raise ImageError(f"{path} is {kind}; give an image file")
+    if status.st_size > MAX_BYTES:
+        raise ImageTooLargeError(f"{path}: {status.st_size} bytes are more than {MAX_BYTES}; scale the picture down")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         raise ImageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _open(stream: io.BytesIO, label: str) -> Picture:
+def _open(source: Path | Content, content: Content, label: str) -> Picture:
+    with _refusing(label):
+        image = _identify(io.BytesIO(content))
+    return _picture(source, image, label)
+
+
+def _picture(source: Path | Content | Image.Image, header: Image.Image, label: str) -> Picture:
+    _check_size(header.width, header.height, label)
+    orientation = _orientation(header)
+    size = (header.width, header.height) if orientation >= 5 else (header.height, header.width)
+    return Picture(source, label, size, orientation, header)
+
+
+@contextmanager
+def _refusing(label: str) -> Iterator[None]:
+    """What Pillow raises over a header becomes an error of ours that names the picture."""
     try:
-        image = _identify(stream)
+        yield
     except UnidentifiedImageError as error:
         raise ImageError(f"{label}: not a picture in a known format ({', '.join(COMMON + OTHERS)})") from error
     except Image.DecompressionBombError as error:
         raise ImageTooLargeError(f"{label}: more than {MAX_PIXELS // 10**6} megapixels; scale it down") from error
-    except Exception as error:  # see Picture.rgb
+    except MissingExtraError as error:
+        raise ImageError(f"{label}: a HEIC picture, and {error}") from error
+    except ImageError:
+        raise
+    except Exception as error:  # see Picture._decode
         raise ImageError(f"{label}: cannot read the picture ({_reason(error)})") from error
-    return _picture(image, label)
 
 
-def _identify(stream: io.BytesIO) -> Image.Image:
+def _identify(stream: BinaryIO) -> Image.Image:
     """As ``Image.open``, without its own limit on pixels: that one warns from 89 megapixels on, and ours decides."""
     prefix = stream.read(16)
     for names, load_decoders in ((COMMON, Image.preinit), (OTHERS, Image.init)):
@@ -153,10 +251,15 @@ def _identify(stream: io.BytesIO) -> Image.Image:
             image = _read_header(stream, name, prefix)
             if image is not None:
                 return image
+    if prefix[4:8] == b"ftyp" and prefix[8:12] in _HEIF_BRANDS:
+        require("pillow_heif", "heic").register_heif_opener()
+        image = _read_header(stream, _HEIF, prefix)
+        if image is not None:
+            return image
     raise UnidentifiedImageError
 
 
-def _read_header(stream: io.BytesIO, name: str, prefix: bytes) -> Image.Image | None:
+def _read_header(stream: BinaryIO, name: str, prefix: bytes) -> Image.Image | None:
     if name not in Image.OPEN:
         return None
     factory, accepts = Image.OPEN[name]
@@ -175,16 +278,8 @@ def _own(image: Image.Image) -> Image.Image:
     _check_size(*image.size, "image")
     try:
         return image.copy()
-    except Exception as error:  # see Picture.rgb
+    except Exception as error:  # see Picture._decode
         raise ImageError(f"image: cannot decode the picture ({_reason(error)})") from error
-
-
-def _picture(image: Image.Image, label: str) -> Picture:
-    width, height = image.size
-    _check_size(width, height, label)
-    orientation = _orientation(image)
-    size = (width, height) if orientation >= 5 else (height, width)
-    return Picture(image, size, orientation, label)
 
 
 def _check_size(width: int, height: int, label: str) -> None:
@@ -193,7 +288,7 @@ def _check_size(width: int, height: int, label: str) -> None:
             f"{label}: {width}x{height} pixels are more than {MAX_PIXELS // 10**6} megapixels; scale it down"
         )
     if max(width, height) > MAX_SIDE:
-        raise ImageTooLargeError(f"{label}: {width}x{height} pixels are more than {MAX_SIDE} a side; scale it down")
+        raise ImageTooLargeError(f"{label}: {width}x{height} pixels are more than {MAX_SIDE} per side; scale it down")
     if width == 0 or height == 0:
         raise ImageError(f"{label}: the picture has no pixels")
 
@@ -212,16 +307,16 @@ def _orientation(image: Image.Image) -> int:
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
-def _from_array(array: npt.NDArray[np.uint8]) -> Picture:
+def _checked(array: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The array as (H, W, 3), (H, W, 4) or (H, W)."""
     if array.dtype != np.uint8:
         raise ArgumentError(f"an image array is uint8 with values 0..255, not {array.dtype}")
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
         raise ArgumentError(f"an image array is (H, W, 3), (H, W, 4) or (H, W), not {array.shape}")
-    height, width = array.shape[:2]
-    _check_size(width, height, "array")
-    return Picture(array if array.ndim == 3 and array.shape[2] == 3 else _to_image(array), (height, width), 1, "array")
+    _check_size(array.shape[1], array.shape[0], "array")
+    return array
 
 
 def _to_image(array: npt.NDArray[np.uint8]) -> Image.Image:
@@ -274,3 +369,10 @@ def _over_white(image: Image.Image) -> Image.Image:
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def encode_png(image: Image.Image) -> bytes:
+    """An 8-bit image as a PNG file, for speed rather than for size."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()

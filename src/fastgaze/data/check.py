@@ -11,20 +11,21 @@ import numpy as np
 
 from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
 from fastgaze.core.errors import ImageError
+from fastgaze.core.pictures import read_pixels, read_size
+from fastgaze.core.sizes import format_size
 from fastgaze.data.fixations import FixationSet
 from fastgaze.data.formats import load, recognise
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import image_size, read_image
 
 PICTURE = (12, 16)  # cells of the centre bias as it is reported, (height, width)
 _SHAPE_TOLERANCE = 0.02  # of height over width, between the original and the stored image
 
 
 @dataclass(frozen=True)
-class Report:
+class DataReport:
     """Counts, sizes, fixations per image, centre bias and defects of a data set.
 
-    sizes: "HEIGHTxWIDTH" of the originals -> images, most frequent first.
+    sizes: "WIDTHxHEIGHT" of the originals -> images, most frequent first.
     fixations_per_image: least, mean and most. observers: at most of one image, 0 where pooled.
     center_bias: share of the fixations in each cell, smoothed, rows from the top; empty without fixations.
     defects: {"kind", "where", "what"} each.
@@ -52,7 +53,7 @@ def check(
     path: Path,
     pixels: bool = True,
     track: Callable[[Iterable[int]], Iterable[int]] = iter,
-) -> Report:
+) -> DataReport:
     """Read the data set and look at every image; ``pixels`` decodes them in full, otherwise only headers are read."""
     name = recognise(path) if format == "auto" else format
     problems = Problems(lenient=True)
@@ -62,8 +63,8 @@ def check(
     defects += _duplicate_names(data)
     defects += _image_defects(data, pixels, track)
     inside = np.array([int(data.inside(i).sum()) for i in range(len(data))])
-    sizes = Counter(f"{height}x{width}" for height, width in data.sizes.tolist())
-    return Report(
+    sizes = Counter(format_size((height, width)) for height, width in data.sizes.tolist())
+    return DataReport(
         format=name,
         path=str(path),
         images=len(data),
@@ -92,8 +93,8 @@ def _point_defects(data: FixationSet) -> Iterator[dict[str, str]]:
         if len(outside):
             own = data.points(i)
             x, y = data.x[own][outside[0]], data.y[own][outside[0]]
-            height, width = data.size(i)
-            what = f"{len(outside)} of {own.stop - own.start} points, such as ({x:g}, {y:g}) on {height}x{width}"
+            size = format_size(data.size(i))
+            what = f"{len(outside)} of {own.stop - own.start} points, such as ({x:g}, {y:g}) on {size}"
             yield _defect("point outside", name, what)
 
 
@@ -115,13 +116,13 @@ def _image_defects(
             yield _defect("missing image", name, f"no file {path}")
             continue
         try:
-            height, width = read_image(path).shape[:2] if pixels else image_size(path)
+            height, width = read_pixels(path).shape[:2] if pixels else read_size(path)
         except ImageError as error:
             yield _defect("unreadable image", name, str(error))
             continue
         original = data.size(i)
         if abs(height / width * original[1] / original[0] - 1) > _SHAPE_TOLERANCE:
-            what = f"the file is {height}x{width}, its fixations are for {original[0]}x{original[1]}"
+            what = f"the file is {format_size((height, width))}, its fixations are for {format_size(original)}"
             yield _defect("other shape", name, what)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if digest in seen:

@@ -7,9 +7,10 @@ from pathlib import Path
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.pictures import read_pixels, read_size
+from fastgaze.core.sizes import shrunk
 from fastgaze.data.fixations import FixationSet, file_name
 from fastgaze.data.formats import folder, hdf5, npz
-from fastgaze.data.images import image_size, read_image
 
 TARGETS = ("npz", "folder", "hdf5")
 _QUALITY = 90  # of re-encoded WebP
@@ -59,13 +60,12 @@ def file_names(data: FixationSet) -> list[str]:
 
 
 def _store(source: Path, stem: Path, longest: int | None) -> Path:
-    height, width = image_size(source)
-    if longest is None or max(height, width) <= longest:
+    size = read_size(source)
+    if longest is None or max(size) <= longest:
         target = stem.with_name(stem.name + source.suffix.lower())
         shutil.copyfile(source, target)
         return target
-    scale = longest / max(height, width)
-    pixels = read_image(source, (max(1, round(height * scale)), max(1, round(width * scale))))
+    pixels = read_pixels(source, shrunk(size, longest))
     target = stem.with_name(f"{stem.name}.webp")
     Image.fromarray(pixels).save(target, quality=_QUALITY, method=4)
     return target

@@ -1,28 +1,22 @@
 """Images and where people looked in them: the one in-memory form of every data set.
 
-Conventions, said here once and kept everywhere:
-
-* sizes and grids are (height, width);
-* fixations are (x, y) in pixels of the image they belong to, x to the right and y down;
-* coordinates are continuous: pixel (row r, column c) covers [c, c + 1) x [r, r + 1), its centre is
-  (c + 0.5, r + 0.5), and the pixel of a point is its floor. A point is inside an image of (H, W) when
-  0 <= x < W and 0 <= y < H;
-* scaling an image from (H, W) to (h, w) moves a point to (x * w / W, y * h / H).
+The conventions of ``core.sizes`` hold: sizes are (height, width), fixations are (x, y) in pixels of the image they
+belong to, and coordinates are continuous. Therefore the pixel of a point is its floor, a point is inside an image of
+(H, W) when 0 <= x < W and 0 <= y < H, and scaling an image from (H, W) to (h, w) moves a point to
+(x * w / W, y * h / H).
 """
 
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastgaze.core.errors import ArgumentError, DataError
-from fastgaze.data.images import read_image
-
-Size: TypeAlias = tuple[int, int]
+from fastgaze.core.pictures import read_pixels
+from fastgaze.core.sizes import Size
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +84,7 @@ class FixationSet:
 
     def image(self, i: int, size: Size | None = None) -> NDArray[np.uint8]:
         """Image i as RGB, uint8 (H, W, 3), upright; at its stored size, or resized (antialiased) to ``size``."""
-        return read_image(self.paths[i], size)
+        return read_pixels(self.paths[i], size)
 
     def subset(self, indices: ArrayLike) -> "FixationSet":
         """The images at ``indices`` (numbers in any order, or a boolean mask)."""

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
 from fastgaze.core.operators import gaussian_matrix
-from fastgaze.data.fixations import FixationSet, Size
+from fastgaze.core.sizes import Size, shrunk
+from fastgaze.data.fixations import FixationSet
 from fastgaze.evaluation import metrics
 
 GOLD_SIGMA = 0.022  # of the longer side; with the shares below near the best likelihood on OSIE and EyeCrowd
@@ -17,7 +18,7 @@ GOLD_LONGEST = 256  # cells along the longer side; finer grids change AUC and NS
 _SAMPLED_IMAGES = 10
 
 
-class CenterBias:
+class DatasetCenterBias:
     """The centre bias of a data set for each of its images, fitted to the other images."""
 
     def __init__(self, data: FixationSet) -> None:
@@ -64,8 +65,7 @@ def _kernel(size: Size, sigma: float) -> tuple[NDArray[np.float64], NDArray[np.f
 
 def gold_grid(size: Size) -> Size:
     """The grid on which observers are compared: ``size``, at most ``GOLD_LONGEST`` along the longer side."""
-    scale = min(1.0, GOLD_LONGEST / max(size))
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+    return shrunk(size, GOLD_LONGEST)
 
 
 def other_observers(

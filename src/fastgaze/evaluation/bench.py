@@ -10,11 +10,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, FastGazeError
-from fastgaze.core.pictures import open_picture
+from fastgaze.core.progress import Clock
+from fastgaze.core.sizes import Size, format_size, size_to_json
+from fastgaze.evaluation import cold_start as cold_start_script
 from fastgaze.runtime.predictor import Predictor, load
-
-Size = tuple[int, int]
-Marks = list[tuple[float, float]]
-"""(wall seconds, CPU seconds) before and after every step."""
 
 STEPS = ("decode", "prepare", "network", "tail")
 PRODUCT = 1024
@@ -36,7 +34,7 @@ _COLD_STARTS = 5
 
 
 @dataclass(frozen=True)
-class Setup:
+class BenchSetup:
     """What is measured: model, network input size (height, width), engine and threads."""
 
     model: str | None
@@ -46,7 +44,7 @@ class Setup:
     rounds: int = 30
 
 
-def bench(setup: Setup, against: str | None = None, cold: bool = True) -> dict[str, Any]:
+def bench(setup: BenchSetup, against: str | None = None, cold: bool = True) -> dict[str, Any]:
     """Figures of one model as plain values; with ``against`` also the ratio to another model.
 
     The picture and the network's input both have ``setup.size``, so that models with different working sizes compare;
@@ -69,13 +67,14 @@ def bench(setup: Setup, against: str | None = None, cold: bool = True) -> dict[s
 
 def at_size(predictor: Predictor, size: Size) -> Predictor:
     """The same model with a working size of ``size`` for pictures of that shape."""
-    policy = replace(predictor.card.working_size, pixels=size[0] * size[1], max_ratio=1e9)
-    return Predictor(replace(predictor.card, working_size=policy), predictor.engine)
+    return predictor.working_at(replace(predictor.card.working_size, pixels=size[0] * size[1], max_ratio=1e9))
 
 
-def _check(setup: Setup) -> None:
+def _check(setup: BenchSetup) -> None:
     if any(side % 16 or side < 32 for side in setup.size):
-        raise ArgumentError(f"size {setup.size} is not made of multiples of 16 from 32 on, such as 384x512")
+        raise ArgumentError(
+            f"size {format_size(setup.size)} is not made of multiples of 16 from 32 on, such as 512x384"
+        )
     if setup.rounds < 3:
         raise ArgumentError(f"rounds={setup.rounds} is not at least 3")
 
@@ -102,56 +101,50 @@ class Timings:
         return self.cpu if self.threads == 1 else self.wall
 
 
-def _interleave(runs: dict[str, Predictor], picture: npt.NDArray[np.uint8], setup: Setup) -> Timings:
-    product = matrix_product()
-    work = {name: partial(timed_prediction, predictor, picture) for name, predictor in runs.items()} | {
-        "product": product
+def _interleave(runs: dict[str, Predictor], picture: npt.NDArray[np.uint8], setup: BenchSetup) -> Timings:
+    work: dict[str, Callable[[], Clock]] = {
+        name: partial(timed_prediction, predictor, picture) for name, predictor in runs.items()
     }
+    work["product"] = matrix_product()
     for _ in range(3):  # the first calls build matrices and allocate
         for run in work.values():
             run()
-    rounds: dict[str, list[Marks]] = {name: [] for name in work}
+    rounds: dict[str, list[Clock]] = {name: [] for name in work}
     for _ in range(setup.rounds):
         for name, run in work.items():
             rounds[name].append(run())
-    steps = {name: 1e3 * np.diff(np.array(marks), axis=1) for name, marks in rounds.items()}  # (rounds, steps, 2)
-    return Timings({n: s[:, :, 0] for n, s in steps.items()}, {n: s[:, :, 1] for n, s in steps.items()}, setup.threads)
+    wall = {name: milliseconds(clocks)[:, :, 0] for name, clocks in rounds.items()}
+    return Timings(wall, {name: milliseconds(clocks)[:, :, 1] for name, clocks in rounds.items()}, setup.threads)
 
 
-def timed_prediction(predictor: Predictor, picture: npt.NDArray[np.uint8]) -> Marks:
-    """One prediction as ``Predictor.predict`` does it, with a mark after every step."""
-    marks = [mark()]
-    opened = open_picture(picture)
-    photo = opened.pixels(at_least=predictor.card.working_size(opened.size))
-    marks.append(mark())
-    prepared = predictor.prepare(photo, opened.size)
-    marks.append(mark())
-    saliency = predictor.engine(prepared.pixels[None])[0, 0]
-    marks.append(mark())
-    predictor.finish(saliency, prepared.working, opened.size, predictor.bias())
-    return [*marks, mark()]
+def milliseconds(clocks: Sequence[Clock]) -> npt.NDArray[np.float64]:
+    """(clocks, steps, 2): wall and CPU milliseconds of every step, in the order in which steps began."""
+    return 1e3 * np.array([[(time.wall, time.cpu) for time in clock.steps.values()] for clock in clocks])
 
 
-def mark() -> tuple[float, float]:
-    """(wall seconds, CPU seconds) now."""
-    return perf_counter(), process_time()
+def timed_prediction(predictor: Predictor, picture: npt.NDArray[np.uint8]) -> Clock:
+    """One prediction up to the log density of every pixel: decode, prepare, network, tail."""
+    view = predictor.look(picture)
+    _ = view.at().log_density
+    return view.clock
 
 
-def matrix_product() -> Callable[[], Marks]:
+def matrix_product() -> Callable[[], Clock]:
     """A product of two square float32 matrices: the arithmetic limit of a core."""
     generator = np.random.default_rng(1)
     a, b = (generator.standard_normal((PRODUCT, PRODUCT)).astype(np.float32) for _ in range(2))
     out = np.empty_like(a)
 
-    def run() -> Marks:
-        start = mark()
-        np.matmul(a, b, out=out)
-        return [start, mark()]
+    def run() -> Clock:
+        clock = Clock()
+        with clock("network"):
+            np.matmul(a, b, out=out)
+        return clock
 
     return run
 
 
-def _figures(setup: Setup, own: Predictor, timings: Timings) -> dict[str, Any]:
+def _figures(setup: BenchSetup, own: Predictor, timings: Timings) -> dict[str, Any]:
     gflop = own.card.gflop(setup.size)
     peak = 2 * PRODUCT**3 / 1e6 / timings.fair["product"][:, 0]
     rate = gflop * 1e3 / timings.fair["model"][:, STEPS.index("network")]
@@ -159,7 +152,7 @@ def _figures(setup: Setup, own: Predictor, timings: Timings) -> dict[str, Any]:
         "model": own.name,
         "engine": setup.engine,
         "threads": setup.threads,
-        "size": list(setup.size),
+        "size": size_to_json(setup.size),
         "rounds": setup.rounds,
         **_times("model", timings),
         "gflop": gflop,
@@ -170,9 +163,9 @@ def _figures(setup: Setup, own: Predictor, timings: Timings) -> dict[str, Any]:
     }
 
 
-def _own(setup: Setup, own: Predictor, timings: Timings) -> dict[str, Any]:
+def _own(setup: BenchSetup, own: Predictor, timings: Timings) -> dict[str, Any]:
     working = own.card.working_size(setup.size)
-    return {"working_size": list(working), "gflop": own.card.gflop(working), **_times("own", timings)}
+    return {"working_size": size_to_json(working), "gflop": own.card.gflop(working), **_times("own", timings)}
 
 
 def _times(name: str, timings: Timings) -> dict[str, Any]:
@@ -206,14 +199,13 @@ def _round(value: Any, digits: int = 3) -> float:
     return round(float(value), digits)
 
 
-def cold_start(setup: Setup, picture: npt.NDArray[np.uint8]) -> dict[str, float]:
-    """Seconds and peak memory of ``fastgaze predict`` on one JPEG in a fresh process, with the model's own settings."""
+def cold_start(setup: BenchSetup, picture: npt.NDArray[np.uint8]) -> dict[str, float]:
+    """Seconds and peak memory of one prediction of a JPEG in a fresh process, with the model's own settings."""
     with tempfile.TemporaryDirectory() as folder:
         photo = Path(folder, "photo.jpg")
         Image.fromarray(picture).save(photo, quality=90)
-        command = [sys.executable, "-m", "fastgaze", "predict", str(photo), "--format", "json", "--out", folder]
-        command += ["--engine", setup.engine, "--threads", str(setup.threads)]
-        command += [] if setup.model is None else ["--model", setup.model]
+        command = [sys.executable, "-m", cold_start_script.__name__, str(photo), setup.engine, str(setup.threads)]
+        command += [] if setup.model is None else [setup.model]
         runs = [_run(command) for _ in range(_COLD_STARTS)]
     wall, cpu, megabytes = np.median(np.array(runs), axis=0)
     return {"cold_start_s": _round(wall), "cold_start_cpu_s": _round(cpu), "peak_rss_mb": _round(megabytes, 1)}
@@ -230,6 +222,6 @@ def _run(command: list[str]) -> tuple[float, float, float]:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             errors.seek(0)
-            raise FastGazeError(f"`fastgaze predict` failed in a fresh process: {errors.read().decode()[-300:]}")
+            raise FastGazeError(f"a prediction failed in a fresh process: {errors.read().decode()[-300:]}")
     kilobytes = usage.ru_maxrss / (1024 if sys.platform == "darwin" else 1)
     return seconds, usage.ru_utime + usage.ru_stime, kilobytes / 1024

@@ -6,18 +6,19 @@ Maps are scored at the size of the stored image, with the fixations scaled to it
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, DataError
-from fastgaze.data.fixations import FixationSet, Size
-from fastgaze.data.images import image_size
+from fastgaze.core.pictures import read_size
+from fastgaze.core.sizes import Size
+from fastgaze.data.fixations import FixationSet
 from fastgaze.evaluation import baselines
 from fastgaze.evaluation.protocols import METRICS, Case, check_protocol, score
 
-CenterBias: TypeAlias = Literal["model"] | NDArray[np.floating] | None
 CENTER_BIASES = ("own", "model", "none")
 Scores = dict[str, float]
 Row = dict[str, str | int | float]
@@ -124,8 +125,8 @@ class Cases:
     def __init__(self, data: FixationSet, seed: int = 0) -> None:
         self._data = data
         self._seed = seed
-        self._sizes = [image_size(path) for path in data.paths]
-        self._bias = baselines.CenterBias(data)
+        self._sizes = [read_size(path) for path in data.paths]
+        self._bias = baselines.DatasetCenterBias(data)
         self._observed = bool((data.observer >= 0).any())
         grids = [baselines.gold_grid(size) for size in self._sizes] if self._observed else []
         self._negatives = baselines.Negatives(data, [*self._sizes, *grids])

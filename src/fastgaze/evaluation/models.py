@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, ModelError, require
-from fastgaze.data.fixations import Size
-from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
+from fastgaze.core.sizes import Size, format_size
+from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD
-
-if TYPE_CHECKING:
-    from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.predictor import Predictor, load, prepare
 
 _MEAN, _SPREAD = np.array(IMAGENET_MEAN, np.float32), np.array(IMAGENET_STD, np.float32)
 _SUFFIXES = (".safetensors", ".onnx", ".vxm")
@@ -52,15 +51,13 @@ def _open(source: str, resized: bool, threads: int | None) -> LogDensityModel:
         from fastgaze.evaluation.peers import WIDTH, TwitterFastGaze
 
         return TwitterFastGaze(path, None if resized else WIDTH, threads or 0)
-    from fastgaze.runtime.predictor import load
-
     return RuntimeModel(load(source, threads=threads), resized)
 
 
 class RuntimeModel:
     """What ships: a bundled or exported ONNX model."""
 
-    def __init__(self, predictor: "Predictor", resized: bool = False) -> None:
+    def __init__(self, predictor: Predictor, resized: bool = False) -> None:
         self._predictor = predictor
         self._resized = resized
 
@@ -70,9 +67,9 @@ class RuntimeModel:
             return self._predictor.predict(image, size=size, center_bias=center_bias).log_density
         working = (image.shape[0], image.shape[1])
         if any(side % 16 for side in working):
-            raise ArgumentError(f"size {working[0]}x{working[1]}: an exported model works at multiples of 16")
-        saliency = self._predictor.engine(self._predictor.normalise(image)[None])[0, 0]
-        return self._predictor.finish(saliency, working, size, self._predictor.bias(center_bias))
+            raise ArgumentError(f"size {format_size(working)}: an exported model works at multiples of 16")
+        view = self._predictor.see(prepare(image, working, self._predictor.card))
+        return view.at(size, center_bias).log_density
 
 
 class CheckpointModel:

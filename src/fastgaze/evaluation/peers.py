@@ -9,15 +9,15 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.center_bias import CenterBias, resample_log_density
 from fastgaze.core.errors import ModelError, require
-from fastgaze.data.fixations import Size
+from fastgaze.core.sizes import Size
 
 MAGIC = b"\x01tPM"
 BGR_MEAN = np.array([103.939, 116.779, 123.68], dtype=np.float32)
@@ -28,7 +28,7 @@ _RELU, _PRELU = 1, 4
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class PeerLayer:
     """One layer: a convolution (weight, bias, slope of its PReLU or None for ReLU), a 2x2 pooling or the blur."""
 
     kind: int
@@ -39,7 +39,7 @@ class Layer:
     sigma: float = 0.0
 
 
-def read_layers(path: Path) -> list[Layer]:
+def read_layers(path: Path) -> list[PeerLayer]:
     """The layers of a .vxm file, in order."""
     records = _records(path)
     count = sum(key.removesuffix("Type").isdigit() for key in records if key.endswith("Type"))
@@ -69,7 +69,7 @@ def _field(content: bytes, offset: int) -> tuple[bytes, int]:
     return content[offset + 4 : offset + 4 + length], offset + 4 + length
 
 
-def _layer(records: dict[str, bytes], i: str) -> Layer:
+def _layer(records: dict[str, bytes], i: str) -> PeerLayer:
     def number(key: str) -> int:
         return int(struct.unpack("<i", records[i + key])[0])
 
@@ -79,15 +79,15 @@ def _layer(records: dict[str, bytes], i: str) -> Layer:
     nothing = np.empty(0, np.float32)
     kind = number("Type")
     if kind == _POOL:
-        return Layer(kind, nothing, nothing, None)
+        return PeerLayer(kind, nothing, nothing, None)
     if kind == _BLUR:
-        return Layer(kind, nothing, nothing, None, number("KernelSize"), float(number("Std")))
+        return PeerLayer(kind, nothing, nothing, None, number("KernelSize"), float(number("Std")))
     if kind != _CONVOLUTION or number("Act") not in (_RELU, _PRELU):
         raise ModelError(f"layer {i}: type {kind} is not convolution (0), pooling (2) or blur (3) with ReLU or PReLU")
-    return Layer(kind, array("w"), array("b"), array("alpha") if number("Act") == _PRELU else None)
+    return PeerLayer(kind, array("w"), array("b"), array("alpha") if number("Act") == _PRELU else None)
 
 
-def to_onnx(layers: list[Layer]) -> bytes:
+def to_onnx(layers: list[PeerLayer]) -> bytes:
     """The network before the blur as an ONNX file: ``image`` (1, 3, H, W) -> ``saliency`` (1, 1, h, w)."""
     onnx = require("onnx", "train")
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
@@ -153,15 +153,11 @@ class TwitterFastGaze:
         options.intra_op_num_threads = threads
         self._session = runtime.InferenceSession(to_onnx(layers), options, providers=["CPUExecutionProvider"])
 
-    def log_density(
-        self, image: NDArray[np.uint8], size: Size, center_bias: Literal["model"] | NDArray[np.floating] | None
-    ) -> NDArray[np.float64]:
+    def log_density(self, image: NDArray[np.uint8], size: Size, center_bias: CenterBias) -> NDArray[np.float64]:
         """Log density ``size`` (h, w); a centre bias that is an array is added to the network's output."""
         return self.finish(self.network(self.prepare(image)), size, center_bias)
 
-    def finish(
-        self, output: NDArray[np.float32], size: Size, center_bias: Literal["model"] | NDArray[np.floating] | None
-    ) -> NDArray[np.float64]:
+    def finish(self, output: NDArray[np.float32], size: Size, center_bias: CenterBias) -> NDArray[np.float64]:
         """The network's output -> log density ``size``."""
         saliency = resample_log_density(self.blur(output), size)
         if isinstance(center_bias, np.ndarray):

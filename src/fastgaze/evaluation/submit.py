@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, DataError, require
 from fastgaze.core.files import replacing
-from fastgaze.data.fixations import Size
-from fastgaze.data.images import SUFFIXES, image_size, read_image
-from fastgaze.evaluation.evaluate import CenterBias, LogDensityModel
+from fastgaze.core.pictures import image_files, read_pixels, read_size
+from fastgaze.core.sizes import Size
+from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.metrics import check_density
 
 HDF5 = (".hdf5", ".h5")
@@ -41,7 +42,7 @@ def submit(
         raise ArgumentError(f"no map {map!r}; choose from {', '.join(MAPS)}")
     if out.exists():
         raise ArgumentError(f"{out} exists already; give a new name, nothing is overwritten")
-    files = sorted(p for p in images.rglob("*") if p.suffix.lower() in SUFFIXES) if images.is_dir() else []
+    files = image_files(images, below=True) if images.is_dir() else []
     if not files:
         raise DataError(f"no images in {images}; give the folder of the benchmark's images")
     predictions = _predict(model, files, images, center_bias, size, track)
@@ -68,8 +69,8 @@ def _predict(
 ) -> Iterator[tuple[str, NDArray[np.floating]]]:
     for file in track(files):
         name = file.relative_to(root).as_posix()
-        stored = image_size(file)
-        log_density = model.log_density(read_image(file, size), stored, center_bias)
+        stored = read_size(file)
+        log_density = model.log_density(read_pixels(file, size), stored, center_bias)
         check_density(log_density, name, stored)
         yield name, log_density
 

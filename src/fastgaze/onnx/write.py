@@ -22,11 +22,12 @@ import numpy.typing as npt
 from fastgaze.core.cost import flops, parameters, prunable_maps
 from fastgaze.core.errors import ExportError, require
 from fastgaze.core.files import replacing
+from fastgaze.core.pictures import open_picture
 from fastgaze.core.spec import spec_to_json
 from fastgaze.networks import GazeModel
 from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
-from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.predictor import Predictor, prepare
 
 Array = npt.NDArray[np.float32]
 
@@ -136,8 +137,7 @@ def _torch_log_density(model: GazeModel, image: Array) -> Array:
 
 
 def _runtime_log_density(predictor: Predictor, image: Array) -> Array:
-    size = (image.shape[1], image.shape[2])
-    return predictor.finish(predictor.engine(image[None])[0, 0], size, size, predictor.bias())
+    return predictor.see(image).at().log_density
 
 
 def _test_image(height: int, width: int, seed: int) -> Array:
@@ -149,14 +149,9 @@ def _test_image(height: int, width: int, seed: int) -> Array:
 
 def _sample(card: ModelCard, path: Path) -> Array:
     """One image file as the network sees it, (3, H, W)."""
-    from fastgaze.core.pictures import open_picture
-
-    def no_engine(_images: Array) -> Array:
-        raise AssertionError("preparing an image runs no network")
-
     picture = open_picture(path)
-    prepared = Predictor(card, no_engine).prepare(picture.pixels(card.working_size(picture.size)), picture.size)
-    return prepared.pixels
+    working = card.working_size(picture.size)
+    return prepare(picture.pixels(working), working, card)
 
 
 def _rounded(model: GazeModel) -> GazeModel:

@@ -1,15 +1,20 @@
 """What an exported model says about itself: one JSON document in the ONNX file's metadata.
 
-The document travels in the file under the key ``fastgaze``. It is read here without the onnx package, by walking
-the top level of the protobuf, so that listing models loads no network.
+The document travels in the file under the key ``fastgaze``. It is read and replaced here without the onnx package, by
+walking the top level of the protobuf, so that listing models loads no network and new scores leave every other byte of
+a file as it was.
+
+A model's ``identity`` is what it computes: the graph with its weights, and the numbers of the card that the runtime
+computes with. Its name, its scores and how fast it was on some machine are not part of it.
 """
 
 import base64
 import binascii
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,11 +23,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.errors import ModelError
+from fastgaze.core.sizes import Size
 
 FORMAT = 1
 KEY = "fastgaze"
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+REFERENCE: Size = (480, 640)
+"""Picture for which costs are stated, (height, width): as the paper does, and at the working size that it leads to."""
+# ModelProto's graph, operator sets and functions: all of it that computes.
+_COMPUTING_FIELDS = (7, 8, 25)
 # ModelProto.metadata_props and the key and value of its StringStringEntryProto.
 _METADATA_FIELD, _KEY_FIELD, _VALUE_FIELD = 14, 1, 2
 
@@ -40,16 +50,16 @@ class WorkingSize:
     max_ratio: float = 4.0
     least: int = 32
 
-    def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
+    def __call__(self, size: Size) -> Size:
         """The working (height, width) of an image of ``size`` (height, width)."""
         return _working_size(self, *size)
 
-    def _nearest(self, size: tuple[int, int]) -> tuple[int, int]:
+    def _nearest(self, size: Size) -> Size:
         ratio = min(max(size[0] / size[1], 1 / self.max_ratio), self.max_ratio)
         ideal = (math.sqrt(self.pixels * ratio), math.sqrt(self.pixels / ratio))
         heights, widths = (self._neighbours(side) for side in ideal)
 
-        def misfit(candidate: tuple[int, int]) -> float:
+        def misfit(candidate: Size) -> float:
             height, width = candidate
             return math.log(height * width / self.pixels) ** 2 + math.log(height / width / ratio) ** 2
 
@@ -62,7 +72,7 @@ class WorkingSize:
 
 
 @lru_cache(maxsize=1024)
-def _working_size(policy: WorkingSize, height: int, width: int) -> tuple[int, int]:
+def _working_size(policy: WorkingSize, height: int, width: int) -> Size:
     return policy._nearest((height, width))
 
 
@@ -88,14 +98,24 @@ class ModelCard:
     data: str = ""
     licence: str = "Apache-2.0"
 
-    @property
-    def gflop_per_pixel(self) -> float:
-        """GFLOP by the paper's formula for every pixel of the network's input."""
-        return self.gflop_640x480 / (480 * 640)
+    def gflop(self, size: Size) -> float:
+        """GFLOP by the paper's formula for a network input of ``size`` (height, width), multiples of the stride."""
+        return self.gflop_640x480 * size[0] * size[1] / (480 * 640)
 
-    def gflop(self, size: tuple[int, int]) -> float:
-        """GFLOP for a network input of ``size`` (height, width), multiples of the stride."""
-        return self.gflop_per_pixel * size[0] * size[1]
+    @property
+    def gflop_working(self) -> float:
+        """GFLOP of what is computed for a picture of 640x480, at the model's own working size."""
+        return self.gflop(self.working_size(REFERENCE))
+
+    def with_working_size(self, working_size: WorkingSize) -> "ModelCard":
+        """The same model at another working size."""
+        return replace(self, working_size=working_size)
+
+    @property
+    def numerics(self) -> dict[str, Any]:
+        """The part of ``to_json`` that the runtime computes with."""
+        document = self.to_json()
+        return {name: document[name] for name in ("working_size", "normalisation", "sigma", "center_bias")}
 
     def to_json(self) -> dict[str, Any]:
         """The document as it stands in the file."""
@@ -161,28 +181,65 @@ def parse_card(content: bytes, label: str) -> ModelCard:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ModelError(f"the metadata of {label} is no JSON; export the model again") from error
+        raise ModelError(f"the metadata of {label} is not JSON; export the model again") from error
     if not isinstance(document, dict):
-        raise ModelError(f"the metadata of {label} is no JSON object; export the model again")
+        raise ModelError(f"the metadata of {label} is not a JSON object; export the model again")
     return ModelCard.from_json(document)
 
 
+def identity(content: bytes, label: str = "model") -> str:
+    """SHA-256 of what a model file computes: two files with the same identity give the same maps."""
+    digest = hashlib.sha256(json.dumps(parse_card(content, label).numerics, sort_keys=True).encode())
+    for number, value, _ in _fields(memoryview(content)):
+        if number in _COMPUTING_FIELDS and isinstance(value, memoryview):
+            digest.update(b"%d:%d:" % (number, len(value)))
+            digest.update(value)
+    return digest.hexdigest()
+
+
+def with_card(content: bytes, card: ModelCard) -> bytes:
+    """The bytes of an ONNX file with ``card`` in place of its own; every other byte stays as it is."""
+    entry = _field(_KEY_FIELD, KEY.encode()) + _field(_VALUE_FIELD, json.dumps(card.to_json()).encode())
+    kept = [
+        bytes(raw)
+        for number, value, raw in _fields(memoryview(content))
+        if number != _METADATA_FIELD or not isinstance(value, memoryview) or _entry(value)[0] != KEY
+    ]
+    return b"".join([*kept, _field(_METADATA_FIELD, entry)])
+
+
+def _field(number: int, value: bytes) -> bytes:
+    """A protobuf field that holds bytes."""
+    return _to_varint(number << 3 | 2) + _to_varint(len(value)) + value
+
+
+def _to_varint(value: int) -> bytes:
+    groups = [value >> shift & 0x7F for shift in range(0, max(value.bit_length(), 1), 7)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
 def _metadata(message: memoryview) -> Iterator[tuple[str, str]]:
-    for number, value in _fields(message):
+    for number, value, _ in _fields(message):
         if number == _METADATA_FIELD and isinstance(value, memoryview):
-            entry = {inner: str(text, "utf-8") for inner, text in _fields(value) if isinstance(text, memoryview)}
-            yield entry.get(_KEY_FIELD, ""), entry.get(_VALUE_FIELD, "")
+            yield _entry(value)
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    """The top-level fields of a protobuf message: (field number, bytes or number)."""
+def _entry(value: memoryview) -> tuple[str, str]:
+    """Key and value of one entry of the metadata."""
+    texts = {number: str(text, "utf-8") for number, text, _ in _fields(value) if isinstance(text, memoryview)}
+    return texts.get(_KEY_FIELD, ""), texts.get(_VALUE_FIELD, "")
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int, memoryview]]:
+    """The top-level fields of a protobuf message: (field number, bytes or number, the whole field as it stands)."""
     position = 0
     while position < len(message):
+        start = position
         tag, position = _varint(message, position)
         kind = tag & 7
         if kind == 0:
             value, position = _varint(message, position)
-            yield tag >> 3, value
+            yield tag >> 3, value, message[start:position]
             continue
         if kind == 2:
             length, position = _varint(message, position)
@@ -192,7 +249,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
             raise ValueError(f"wire type {kind}")
         if position + length > len(message):
             raise ValueError("truncated")
-        yield tag >> 3, message[position : position + length]
+        yield tag >> 3, message[position : position + length], message[start : position + length]
         position += length
 
 

@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 # Linear light from the cone responses of OKLab (Ottosson 2020).
 _TO_CONES = np.array(
@@ -32,7 +33,8 @@ def table() -> npt.NDArray[np.uint8]:
     return rounded
 
 
-def colorize(levels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Levels (H, W) -> RGB (H, W, 3)."""
-    colors: npt.NDArray[np.uint8] = table()[levels]
-    return colors
+def colorize(levels: Image.Image) -> Image.Image:
+    """8-bit grey levels -> RGB."""
+    image = levels.copy()
+    image.putpalette(table().tobytes())
+    return image.convert("RGB")

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.sizes import Size
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
 """Sizes of the windows tried, relative to the largest that fits."""
@@ -27,7 +28,6 @@ MOST_OVERLAP = 0.4
 BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
 _MOST_CANDIDATES = 64
-_GRID = 256
 _PLACES = 64
 
 Box = tuple[int, int, int, int]
@@ -53,9 +53,9 @@ class Crop:
         """Plain values."""
         return {
             "box": list(self.box),
-            "mass": self.mass,
-            "confidence": self.confidence,
-            "focal_point": list(self.focal_point),
+            "mass": round(self.mass, 6),
+            "confidence": round(self.confidence, 6),
+            "focal_point": [round(position, 2) for position in self.focal_point],
             "scale": self.scale,
         }
 
@@ -94,86 +94,65 @@ def find_crops(
     ratio: str | float | tuple[float, float],
     n: int = 1,
     scales: Sequence[float] = SCALES,
+    size: Size | None = None,
     integral: "Integral | None" = None,
 ) -> list[Crop]:
     """The best windows of ``ratio`` (width over height), at most ``n``, best first.
 
-    density: float32 (H, W), sums to 1. scales: sizes tried, relative to the largest window that fits, each in (0, 1].
-    integral: of that density, if it is at hand.
+    density: float32 (h, w) on a grid over the picture, sums to 1. scales: sizes tried, relative to the largest window
+    that fits, each in (0, 1]. size: (height, width) of the picture, in whose pixels windows are; that of the grid by
+    default. integral: of that density and size, if it is at hand.
     """
     if not 1 <= n <= _MOST_CANDIDATES:
         raise ArgumentError(f"n={n} is not between 1 and {_MOST_CANDIDATES}")
     if not scales or not all(0 < scale <= 1 for scale in scales):
         raise ArgumentError(f"scales {tuple(scales)} are not numbers above 0 and at most 1")
     value = parse_ratio(ratio)
-    integral = Integral(density) if integral is None else integral
+    integral = Integral(density, size) if integral is None else integral
     ordered = sorted(set(scales), reverse=True)
     largest = _windows(integral, value, ordered[0])
     first = int(largest.worth.argmax())
     if n == 1:
-        return [_describe(density, integral, largest, first)]
+        return [_describe(integral, largest, first)]
     # The first part stays first, so that ``first`` names the same window in the whole.
     windows = _Windows.joined([largest, *(_windows(integral, value, scale) for scale in ordered[1:])])
-    return [_describe(density, integral, windows, index) for index in _distinct(windows, first, n)]
+    return [_describe(integral, windows, index) for index in _distinct(windows, first, n)]
 
 
 class Integral:
-    """Mass of any window, from sums over at most ``most`` blocks an axis; inside a block the density counts as even."""
+    """Mass of any window of a picture, from sums over the cells of a grid; inside a cell the density counts as even."""
 
-    def __init__(self, density: npt.NDArray[np.float32], most: int = _GRID) -> None:
-        self.size = (density.shape[0], density.shape[1])
-        self._edges = [_edges(length, most) for length in density.shape]
-        blocks = np.add.reduceat(density, self._edges[0][:-1], axis=0)
-        self._blocks = np.add.reduceat(blocks, self._edges[1][:-1], axis=1).astype(np.float64)
-        self._sums = np.zeros((self._blocks.shape[0] + 1, self._blocks.shape[1] + 1))
-        self._sums[1:, 1:] = self._blocks.cumsum(axis=0).cumsum(axis=1)
-
-    def means(self) -> npt.NDArray[np.float64]:
-        """Mean density of every block."""
-        heights, widths = (np.diff(edges) for edges in self._edges)
-        means: npt.NDArray[np.float64] = self._blocks / (heights[:, None] * widths[None, :])
-        return means
-
-    def edges(self, blocks: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """blocks (n, 2), row and column -> (n, 4): top, bottom, left and right of each, in pixels."""
-        (rows, columns), (row, column) = self._edges, blocks.T
-        return np.stack([rows[row], rows[row + 1], columns[column], columns[column + 1]], axis=1)
+    def __init__(self, density: npt.NDArray[np.float32], size: Size | None = None) -> None:
+        """density (h, w) sums to 1; size: (height, width) of the picture that the grid covers, its own by default."""
+        cells = (density.shape[0], density.shape[1])
+        self.size = cells if size is None else size
+        self._per_pixel = (cells[0] / self.size[0], cells[1] / self.size[1])
+        self._sums = np.zeros((cells[0] + 1, cells[1] + 1))
+        self._sums[1:, 1:] = density.cumsum(axis=0, dtype=np.float64).cumsum(axis=1)
 
     def mass(
         self, tops: npt.ArrayLike, bottoms: npt.ArrayLike, lefts: npt.ArrayLike, rights: npt.ArrayLike
     ) -> npt.NDArray[np.float64]:
-        """Mass of every window [top, bottom) x [left, right): (number of tops, number of lefts)."""
-        upper, lower = self._rows(tops), self._rows(bottoms)
-        return self._between(lower - upper, lefts, rights)
-
-    def _rows(self, y: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        return _interpolate(self._sums, self._edges[0], y)
-
-    def _between(
-        self, rows: npt.NDArray[np.float64], lefts: npt.ArrayLike, rights: npt.ArrayLike
-    ) -> npt.NDArray[np.float64]:
-        columns = rows.T
-        difference = _interpolate(columns, self._edges[1], rights) - _interpolate(columns, self._edges[1], lefts)
-        transposed: npt.NDArray[np.float64] = difference.T
-        return transposed
+        """Mass of every window [top, bottom) x [left, right) in pixels: (number of tops, number of lefts)."""
+        down, across = self._per_pixel
+        columns = (_interpolate(self._sums, bottoms, down) - _interpolate(self._sums, tops, down)).T
+        difference: npt.NDArray[np.float64] = _interpolate(columns, rights, across) - _interpolate(
+            columns, lefts, across
+        )
+        return difference.T
 
 
-def _edges(length: int, most: int) -> npt.NDArray[np.intp]:
-    return np.linspace(0, length, min(length, most) + 1).round().astype(np.intp)
-
-
-def _interpolate(
-    values: npt.NDArray[np.float64], knots: npt.NDArray[np.intp], at: npt.ArrayLike
-) -> npt.NDArray[np.float64]:
-    """Rows of ``values`` (which lie at ``knots``) at the positions ``at``, linearly; clamped at both ends."""
-    position = np.interp(np.asarray(at, dtype=np.float64), knots, np.arange(len(knots)))
-    below = np.minimum(position.astype(np.intp), len(knots) - 2)
+def _interpolate(values: npt.NDArray[np.float64], at: npt.ArrayLike, per_pixel: float) -> npt.NDArray[np.float64]:
+    """Rows of ``values``, ``per_pixel`` of them to a pixel, at the pixels ``at``, linearly; clamped at both ends."""
+    last = len(values) - 1
+    position = np.clip(np.asarray(at, dtype=np.float64) * per_pixel, 0, last)
+    below = np.minimum(position.astype(np.intp), last - 1)
     weight = (position - below)[:, None]
     interpolated: npt.NDArray[np.float64] = values[below] * (1 - weight) + values[below + 1] * weight
     return interpolated
 
 
-def window_size(size: tuple[int, int], ratio: float, scale: float) -> tuple[int, int]:
+def window_size(size: Size, ratio: float, scale: float) -> Size:
     """(height, width) of a window of ``ratio`` (width over height) in a picture of ``size``."""
     height, width = size
     fit = min(width, height * ratio) * scale
@@ -243,12 +222,12 @@ def _overlap(boxes: npt.NDArray[np.intp], box: npt.NDArray[np.intp]) -> npt.NDAr
     return overlap
 
 
-def _describe(density: npt.NDArray[np.float32], integral: Integral, windows: _Windows, index: int) -> Crop:
+def _describe(integral: Integral, windows: _Windows, index: int) -> Crop:
     left, top, right, bottom = box = _box(windows.boxes[index])
-    mass = min(float(density[top:bottom, left:right].sum(dtype=np.float64)), 1.0)
-    area = (bottom - top) * (right - left) / density.size
+    mass = float(integral.mass([top], [bottom], [left], [right]).clip(0, 1)[0, 0])
+    area = (bottom - top) * (right - left) / (integral.size[0] * integral.size[1])
     confidence = 1.0 if area == 1 else max((mass - area) / (1 - area), 0.0)
-    return Crop(box, mass, confidence, _focal_point(density, integral, box), float(windows.scales[index]))
+    return Crop(box, mass, confidence, _focal_point(integral, box), float(windows.scales[index]))
 
 
 def _box(row: npt.NDArray[np.intp]) -> Box:
@@ -256,17 +235,18 @@ def _box(row: npt.NDArray[np.intp]) -> Box:
     return left, top, right, bottom
 
 
-def _focal_point(density: npt.NDArray[np.float32], integral: Integral, box: Box) -> tuple[float, float]:
+def _focal_point(integral: Integral, box: Box) -> tuple[float, float]:
     left, top, right, bottom = box
     side = max(min(right - left, bottom - top) // 5, 1)
     tops = np.unique(np.linspace(top, bottom - side, min(bottom - side - top, _PLACES) + 1).round())
     lefts = np.unique(np.linspace(left, right - side, min(right - side - left, _PLACES) + 1).round())
     mass = integral.mass(tops, tops + side, lefts, lefts + side)
     i, j = np.unravel_index(int(mass.argmax()), mass.shape)
-    y, x = int(tops[i]), int(lefts[j])
-    square = density[y : y + side, x : x + side].astype(np.float64)
-    total = square.sum()
-    if total <= 0:
+    y, x = float(tops[i]), float(lefts[j])
+    edges = np.linspace(0, side, min(side, _PLACES) + 1)
+    rows = integral.mass(y + edges[:-1], y + edges[1:], [x], [x + side])[:, 0]
+    columns = integral.mass([y], [y + side], x + edges[:-1], x + edges[1:])[0]
+    if rows.sum() <= 0:
         return x + side / 2, y + side / 2
-    offsets = np.arange(side) + 0.5
-    return float(x + (square.sum(axis=0) @ offsets) / total), float(y + (square.sum(axis=1) @ offsets) / total)
+    middles = (edges[:-1] + edges[1:]) / 2
+    return float(x + columns @ middles / columns.sum()), float(y + rows @ middles / rows.sum())

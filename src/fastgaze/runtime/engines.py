@@ -1,12 +1,14 @@
 """What runs the convolutional part: onnxruntime, or openvino where it is installed.
 
 An engine maps float32 images (N, 3, H, W), H and W multiples of 16, to saliency (N, 1, H / 16, W / 16). Engines may be
-shared between threads. Both give the same log density within ``TOLERANCE`` (fp32); bf16 trades that for speed.
+shared between threads, pickled and forked. Both give the same log density within ``TOLERANCE`` (fp32); bf16 trades that
+for speed.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +39,11 @@ def make_engine(path: Path, content: bytes, engine: str = "onnxruntime", threads
     if not 1 <= threads <= 1024:
         raise ArgumentError(f"threads={threads} is not between 1 and 1024")
     if engine == "onnxruntime":
-        return OnnxRuntime(path, content, threads)
-    if engine in ("openvino", "openvino-bf16"):
-        return OpenVino(path, content, threads, "bf16" if engine.endswith("bf16") else "f32")
+        return PerProcess(OnnxRuntime, path, content, threads)
+    if engine == "openvino":
+        return PerProcess(OpenVino, path, content, threads)
+    if engine == "openvino-bf16":
+        return PerProcess(OpenVinoBf16, path, content, threads)
     raise ArgumentError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
 
 
@@ -49,6 +53,26 @@ def available_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS or Windows
         return os.cpu_count() or 1
+
+
+class PerProcess:
+    """An engine that every process which runs it loads anew: threads and handles survive neither fork nor pickle."""
+
+    def __init__(self, kind: Callable[[Path, bytes, int], Engine], path: Path, content: bytes, threads: int) -> None:
+        self._recipe = (kind, path, content, threads)
+        # By process. What a fork inherits is kept: to free it would wait for threads that only the parent has.
+        self._loaded = {os.getpid(): kind(path, content, threads)}
+
+    def __call__(self, images: Array) -> Array:
+        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+        engine = self._loaded.get(os.getpid())
+        if engine is None:
+            kind, path, content, threads = self._recipe
+            engine = self._loaded[os.getpid()] = kind(path, content, threads)
+        return engine(images)
+
+    def __reduce__(self) -> "tuple[type[PerProcess], tuple[Any, ...]]":
+        return PerProcess, self._recipe
 
 
 class OnnxRuntime:
@@ -75,13 +99,15 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """openvino on the CPU, in fp32 or bf16."""
+    """openvino on the CPU."""
 
-    def __init__(self, path: Path, content: bytes, threads: int, precision: str) -> None:
+    precision = "f32"
+
+    def __init__(self, path: Path, content: bytes, threads: int) -> None:
         openvino = require("openvino", "openvino")
         settings = {
             "INFERENCE_NUM_THREADS": str(threads),
-            "INFERENCE_PRECISION_HINT": precision,
+            "INFERENCE_PRECISION_HINT": self.precision,
             "PERFORMANCE_HINT": "LATENCY",
         }
         try:
@@ -92,10 +118,16 @@ class OpenVino:
 
     def __call__(self, images: Array) -> Array:
         """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
-        # One request a call: requests are not safe to share between threads, compiled models are.
+        # One request per call: requests are not safe to share between threads, compiled models are.
         request = self._compiled.create_infer_request()
         request.infer({"image": images})
         return np.array(request.get_output_tensor(0).data, dtype=np.float32)
+
+
+class OpenVinoBf16(OpenVino):
+    """The same with 16-bit arithmetic, on CPUs that have it."""
+
+    precision = "bf16"
 
 
 def _first_line(error: Exception) -> str:

@@ -1,86 +1,179 @@
-"""What a prediction is: a log density over the pixels of one picture, and everything derived from it."""
+"""What a prediction is: a log density over the pixels of one picture, and everything derived from it.
+
+Peaks, windows, masses and information are found once, on a grid over the picture whose longer side has at most ``GRID``
+cells, and are given in pixels of the picture, whatever size of map was asked for. The network's own output has a tenth
+as many cells and is blurred at that, so a finer grid would say nothing new. The log density at the size asked for is
+made when it is first used.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.pictures import Size, Source, open_picture
-from fastgaze.runtime import colours as colormap
+from fastgaze.core.files import replacing
+from fastgaze.core.operators import sharing_matrix
+from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode_png, open_picture
+from fastgaze.core.progress import Clock
+from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
+from fastgaze.runtime import colours
 from fastgaze.runtime.crop import SCALES, Crop, Integral, find_crops
+from fastgaze.runtime.peaks import Peak, find_peaks
 
-# Two peaks closer than this share of the diagonal are one; the same radius collects a peak's mass.
-_PEAK_RADIUS = 0.1
-_PEAK_GRID = 128
+Array = npt.NDArray[np.float32]
+
+GRID = 256
+"""Cells along the longer side of the grid that everything is derived from."""
+DISPLAY = 1600
+"""Pixels along the longer side of an overlay, unless another size is asked for."""
 _LEVELS = 1 << 16
 
 
-@dataclass(frozen=True)
-class Peak:
-    """A place that draws the eye by itself: a local maximum of the density."""
+class LogDensity(Protocol):
+    """A log density that can be had at any size."""
 
-    x: float
-    y: float
-    """Pixels; the centre of the first pixel is at 0.5."""
-    mass: float
-    """Share of all fixations expected within a tenth of the diagonal around it, 0..1."""
-    density: float
-    """Probability of that one pixel."""
-
-    def to_json(self) -> dict[str, float]:
-        """Plain values."""
-        return {"x": self.x, "y": self.y, "mass": self.mass, "density": self.density}
+    def log_density(self, size: Size) -> Array:
+        """Float32 of ``size`` (height, width), natural log, logsumexp 0."""
+        ...
 
 
-@dataclass(frozen=True, eq=False)
 class GazeMap:
     """Where people look in one picture.
 
-    ``log_density`` is float32 (H, W), natural log, and sums to 1 after exp: the probability that a fixation falls on
-    each pixel.
+    model: name of what predicted it. center_bias: "model", "none" or "given". size: (height, width) of ``log_density``.
+    picture_size: (height, width) of the picture, in whose pixels all positions are.
     """
 
-    log_density: npt.NDArray[np.float32]
-    model: str = ""
-    milliseconds: Mapping[str, float] = field(default_factory=dict)
-    """Time of this prediction: decode, prepare, network, tail."""
-    source: Source | None = field(default=None, repr=False)
-    """The picture as it was given; read again when an overlay is made."""
-    picture_size: Size | None = None
-    """(height, width) of the picture; differs from ``size`` when another size of map was asked for."""
+    def __init__(
+        self,
+        field: LogDensity,
+        picture_size: Size,
+        size: Size | None = None,
+        model: str = "",
+        center_bias: str = "model",
+        picture: Picture | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """size: of the map, that of the picture by default. clock: of the steps that led here."""
+        self.model, self.center_bias = model, center_bias
+        self.picture_size = picture_size
+        self._asked, self._field, self._picture = checked_size(size), field, picture
+        self._clock = clock or Clock()
+
+    @classmethod
+    def from_log_density(cls, log_density: npt.ArrayLike, picture: Source | None = None, model: str = "") -> "GazeMap":
+        """The map of any log density (h, w), such as one of recorded fixations; it is normalised here.
+
+        picture: what it is a map of; without it the map's cells count as pixels.
+        """
+        field = _Given(np.asarray(log_density, dtype=np.float32))
+        opened = None if picture is None else open_picture(picture)
+        size = field.values.shape[0], field.values.shape[1]
+        return cls(field, size if opened is None else opened.size, size, model, "given", opened)
+
+    def __repr__(self) -> str:
+        return f"<GazeMap of {format_size(self.picture_size)} pixels, model {self.model or 'unknown'}>"
 
     @property
     def size(self) -> Size:
-        """(height, width) of the map."""
-        height, width = self.log_density.shape
-        return height, width
+        """(height, width) of ``log_density``."""
+        return self._asked or self.picture_size
+
+    @property
+    def milliseconds(self) -> Mapping[str, float]:
+        """Wall time of the steps so far: decode, prepare, network, tail, describe."""
+        return self._clock.milliseconds()
 
     @cached_property
-    def density(self) -> npt.NDArray[np.float32]:
-        """Probability of each pixel, float32 (H, W), sums to 1."""
-        density: npt.NDArray[np.float32] = np.exp(self.log_density)
+    def log_density(self) -> Array:
+        """Log probability of each pixel, float32 (H, W) of ``size``, natural log, logsumexp 0."""
+        return self.grid if self.size == self._grid_size else self._at(self.size)
+
+    @cached_property
+    def density(self) -> Array:
+        """Probability of each pixel, float32 (H, W) of ``size``, sums to 1."""
+        density: Array = np.exp(self.log_density)
         return density
 
     @cached_property
-    def integral(self) -> Integral:
-        """Sums of the density from which the mass of any window follows."""
-        return Integral(self.density)
+    def grid(self) -> Array:
+        """The log density on the grid that everything else is derived from, float32 (h, w), logsumexp 0."""
+        return self._at(self._grid_size)
 
     @property
-    def bits(self) -> float:
-        """How far the map is from saying nothing: log2 of the number of pixels minus its entropy, in bits, >= 0."""
-        entropy = -float(np.einsum("ij,ij->", self.density, self.log_density, dtype=np.float64)) / np.log(2)
-        return float(max(np.log2(self.density.size) - entropy, 0.0))
+    def _grid_size(self) -> Size:
+        return shrunk(self.picture_size, GRID)
 
-    def percentile(self) -> npt.NDArray[np.float32]:
-        """Share of the picture's area that is looked at less than each pixel: float32 (H, W), 0..1.
+    def _at(self, size: Size) -> Array:
+        with self._clock("tail"):
+            return self._field.log_density(size)
+
+    @cached_property
+    def _grid_density(self) -> Array:
+        density: Array = np.exp(self.grid)
+        return density
+
+    @cached_property
+    def _integral(self) -> Integral:
+        """Sums of the density from which the mass of any window of the picture follows."""
+        return Integral(self._grid_density, self.picture_size)
+
+    @cached_property
+    def bits(self) -> float:
+        """How far the map is from saying nothing: log2 of the number of cells minus its entropy, in bits, >= 0."""
+        entropy = -float(np.einsum("ij,ij->", self._grid_density, self.grid, dtype=np.float64)) / np.log(2)
+        return float(max(np.log2(self.grid.size) - entropy, 0.0))
+
+    def mass(self, box: Sequence[float]) -> float:
+        """Share of all fixations in ``box`` (left, top, right, bottom), pixels of the picture, rounded and clipped."""
+        left, top, right, bottom = self._clip(box)
+        return float(self._integral.mass([top], [bottom], [left], [right])[0, 0])
+
+    def _clip(self, box: Sequence[float]) -> tuple[int, int, int, int]:
+        if len(box) != 4 or not np.isfinite(box).all():
+            raise ArgumentError(f"box {box!r} is not (left, top, right, bottom) in pixels")
+        height, width = self.picture_size
+        left, right = (min(max(round(edge), 0), width) for edge in (box[0], box[2]))
+        top, bottom = (min(max(round(edge), 0), height) for edge in (box[1], box[3]))
+        if left >= right or top >= bottom:
+            raise ArgumentError(f"box {tuple(box)} holds no pixel of the picture, which has {width}x{height}")
+        return left, top, right, bottom
+
+    def peaks(self, n: int = 3) -> list[Peak]:
+        """At most ``n`` distinct places that draw the eye, by the mass around them, most first; see ``runtime.peaks``.
+
+        A map may have fewer than ``n``.
+        """
+        if n < 1:
+            raise ArgumentError(f"n={n} is not at least 1")
+        return self._peaks[:n]
+
+    @cached_property
+    def _peaks(self) -> list[Peak]:
+        density = self._grid_density
+        with self._clock("describe"):
+            return find_peaks(density, self.picture_size)
+
+    def crop(
+        self, ratio: str | float | tuple[float, float], n: int = 1, scales: Sequence[float] = SCALES
+    ) -> list[Crop]:
+        """The best windows of ``ratio`` (such as "16:9"), at most ``n``, best first; see ``runtime.crop``.
+
+        Boxes are in pixels of the picture and have exactly the size that ratio and scale give there.
+        """
+        density, integral = self._grid_density, self._integral
+        with self._clock("describe"):
+            return find_crops(density, ratio, n, scales, self.picture_size, integral)
+
+    def percentile(self) -> Array:
+        """Share of the picture's area that is looked at less than each pixel: float32 (H, W) of ``size``, 0..1.
 
         Log densities are told apart in 65,536 steps between the lowest and the highest.
         """
@@ -92,136 +185,106 @@ class GazeMap:
         below = (np.cumsum(counts) - counts) / steps.size
         return below.astype(np.float32)[steps]
 
-    def mass(self, box: Sequence[float]) -> float:
-        """Share of all fixations inside ``box`` (left, top, right, bottom), pixels of the map, rounded and clipped."""
-        left, top, right, bottom = self._clip(box)
-        return float(self.density[top:bottom, left:right].sum(dtype=np.float64))
+    def heat(self, size: Size | None = None) -> Image.Image:
+        """Levels for display, 8-bit grey: 255 * sqrt(density / highest density).
 
-    def _clip(self, box: Sequence[float]) -> tuple[int, int, int, int]:
-        if len(box) != 4 or not np.isfinite(box).all():
-            raise ArgumentError(f"box {box!r} is not (left, top, right, bottom) in pixels")
-        height, width = self.size
-        left, right = (min(max(round(edge), 0), width) for edge in (box[0], box[2]))
-        top, bottom = (min(max(round(edge), 0), height) for edge in (box[1], box[3]))
-        if left >= right or top >= bottom:
-            raise ArgumentError(f"box {tuple(box)} holds no pixel of the {width}x{height} map")
-        return left, top, right, bottom
-
-    def peaks(self, n: int = 3) -> list[Peak]:
-        """At most ``n`` distinct places that draw the eye, by the mass around them, most first.
-
-        A peak is a local maximum with no stronger one within a tenth of the diagonal. A map may have fewer than ``n``.
+        size: (height, width), that of ``overlay`` by default.
         """
-        if n < 1:
-            raise ArgumentError(f"n={n} is not at least 1")
-        integral = self.integral if max(self.size) <= _PEAK_GRID else Integral(self.density, most=_PEAK_GRID)
-        radius = max(_PEAK_RADIUS * float(np.hypot(*self.size)), 1.0)
-        kept = _distinct_maxima(self.log_density, integral, radius)
-        found = [self._peak(x, y, radius) for x, y in kept]
-        return sorted(found, key=lambda peak: -peak.mass)[:n]
+        height, width = size = checked_size(size) or self.display_size
+        log_density = self.grid if max(size) > GRID else self._at(size)
+        relative = np.exp(0.5 * (log_density - log_density.max()))
+        levels = Image.fromarray((255 * relative + 0.5).astype(np.uint8))
+        # The grid is finer than the blur: what lies between its cells is as good as straight.
+        return levels if levels.size == (width, height) else levels.resize((width, height), Image.Resampling.BILINEAR)
 
-    def _peak(self, x: float, y: float, radius: float) -> Peak:
-        top, left = max(int(y - radius), 0), max(int(x - radius), 0)
-        around = self.density[top : int(y + radius) + 1, left : int(x + radius) + 1]
-        rows, columns = (np.arange(length) + 0.5 for length in around.shape)
-        disc = (rows[:, None] + top - y) ** 2 + (columns[None, :] + left - x) ** 2 <= radius**2
-        mass = float(np.einsum("ij,ij->", around, disc, dtype=np.float64))
-        return Peak(x, y, min(mass, 1.0), float(self.density[int(y), int(x)]))
+    @property
+    def display_size(self) -> Size:
+        """(height, width) for the screen: the size asked for, else the picture's with a side of at most ``DISPLAY``."""
+        return self._asked or shrunk(self.picture_size, DISPLAY)
 
-    def crop(
-        self, ratio: str | float | tuple[float, float], n: int = 1, scales: Sequence[float] = SCALES
-    ) -> list[Crop]:
-        """The best windows of ``ratio`` (such as "16:9"), at most ``n``, best first; see ``runtime.crop``.
+    def overlay(self, opacity: float = 0.7, size: Size | None = None) -> Image.Image:
+        """The picture under a heat map, RGB; where nobody looks the picture shows unchanged.
 
-        Boxes are in pixels of the map: those of the picture unless another size was asked for.
-        """
-        return find_crops(self.density, ratio, n, scales, self.integral)
-
-    def heat(self) -> npt.NDArray[np.uint8]:
-        """Levels for display, uint8 (H, W): 255 * sqrt(density / highest density)."""
-        peak = self.log_density.max()
-        levels: npt.NDArray[np.uint8] = (255 * np.exp(0.5 * (self.log_density - peak)) + 0.5).astype(np.uint8)
-        return levels
-
-    def overlay(self, opacity: float = 0.7, image: Source | None = None) -> Image.Image:
-        """The picture under a heat map, RGB, at the size of the map; where nobody looks the picture shows unchanged.
-
-        opacity: of the heat map at its highest point, 0..1. image: in place of the picture that was predicted.
+        opacity: of the heat map at its highest point, 0..1. size: (height, width), ``display_size`` by default; give
+        ``picture_size`` for all pixels of the picture.
         """
         if not 0 <= opacity <= 1:
             raise ArgumentError(f"opacity {opacity} is not between 0 and 1")
-        levels = self.heat()
-        colors = Image.fromarray(colormap.colorize(levels))
-        source = self.source if image is None else image
-        if source is None:
+        height, width = size = checked_size(size) or self.display_size
+        levels = self.heat(size)
+        colors = colours.colorize(levels)
+        if self._picture is None:
             return colors
-        height, width = self.size
-        photo = open_picture(source).rgb(at_least=self.size)
+        photo = self._picture.rgb(at_least=size)
         if photo.size != (width, height):
             photo = photo.resize((width, height), Image.Resampling.BILINEAR)
         # The square root lets weaker places show through as well.
         alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
-        return Image.composite(colors, photo, Image.fromarray(alpha[levels]))
+        return Image.composite(colors, photo, levels.point(alpha.tolist()))
 
-    def to_json(self, peaks: int = 5) -> dict[str, Any]:
-        """Size, peaks and information as plain values; the map itself is saved with ``save("name.npy")``."""
+    def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Any]:
+        """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.
+
+        This is the shape that the command line, the server and batch jobs all carry.
+        """
         return {
             "model": self.model,
-            "size": list(self.size),
-            "picture_size": list(self.picture_size or self.size),
+            "center_bias": self.center_bias,
+            "picture_size": size_to_json(self.picture_size),
             "bits": round(self.bits, 4),
             "peaks": [peak.to_json() for peak in self.peaks(peaks)],
+            "crops": [
+                {"ratio": ratio, "windows": [window.to_json() for window in self.crop(ratio, n)]} for ratio in ratios
+            ],
             "milliseconds": {step: round(time, 3) for step, time in self.milliseconds.items()},
         }
 
     def save(self, path: str | Path) -> None:
         """By suffix: ``.npy`` the log density, ``.json`` the summary, ``.png``, ``.jpg`` or ``.webp`` the overlay."""
         path = Path(path)
-        match path.suffix.lower():
-            case ".npy":
-                np.save(path, self.log_density, allow_pickle=False)
-            case ".json":
-                path.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-            case ".png" | ".jpg" | ".jpeg" | ".webp":
-                self.overlay().save(path)
-            case _:
-                raise ArgumentError(f"cannot save a gaze map as {path.name!r}; use .npy, .json, .png, .jpg or .webp")
+        suffix = path.suffix.lower()
+        if suffix not in (".npy", ".json", ".png", ".jpg", ".jpeg", ".webp"):
+            raise ArgumentError(f"cannot save a gaze map as {path.name!r}; use .npy, .json, .png, .jpg or .webp")
+        with replacing(path) as part:
+            if suffix == ".npy":
+                np.save(part, self.log_density, allow_pickle=False)
+            elif suffix == ".json":
+                part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
+            elif suffix == ".png":
+                part.write_bytes(encode_png(self.overlay()))
+            else:
+                self.overlay().save(part)
 
 
-def _distinct_maxima(
-    log_density: npt.NDArray[np.float32], integral: Integral, radius: float
-) -> list[tuple[float, float]]:
-    """(x, y) of the highest pixel of blocks that no neighbour exceeds, highest first, each ``radius`` from all others.
+class _Given:
+    """A log density on a grid of its own."""
 
-    Every place that is kept takes those around it out at once, so that an even map costs no more than another.
-    """
-    blocks = _highest_blocks(integral.means())
-    edges = integral.edges(blocks)
-    centers = np.stack([edges[:, 2] + edges[:, 3], edges[:, 0] + edges[:, 1]], axis=1) / 2
-    kept: list[tuple[float, float]] = []
-    left = np.arange(len(blocks))
-    while len(left):
-        x, y = place = _highest_pixel(log_density, edges[left[0]])
-        left = left[1:]
-        if all((x - other_x) ** 2 + (y - other_y) ** 2 > radius**2 for other_x, other_y in kept):
-            kept.append(place)
-            left = left[((centers[left] - place) ** 2).sum(axis=1) > radius**2]
-    return kept
+    def __init__(self, values: Array) -> None:
+        if values.ndim != 2 or values.size == 0 or np.isnan(values).any() or not np.isfinite(values.max()):
+            raise ArgumentError(f"a log density is an array (h, w) without NaN, not one of shape {values.shape}")
+        self.values = values
 
-
-def _highest_blocks(means: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """(row, column) of every block whose mean is no less than its eight neighbours', highest first."""
-    padded = np.pad(means, 1, constant_values=-np.inf)
-    height, width = means.shape
-    highest = means
-    for dy, dx in ((dy, dx) for dy in range(3) for dx in range(3)):
-        highest = np.maximum(highest, padded[dy : dy + height, dx : dx + width])
-    rows, columns = np.nonzero(means >= highest)
-    order = np.argsort(-means[rows, columns], kind="stable")
-    return np.stack([rows[order], columns[order]], axis=1)
+    def log_density(self, size: Size) -> Array:
+        """Smaller sizes collect the mass of their cells, larger ones are interpolated."""
+        if size[0] > self.values.shape[0] or size[1] > self.values.shape[1]:
+            return resample_log_density(self.values, size).astype(np.float32)
+        density = np.exp(self.values - self.values.max(), dtype=np.float64)
+        if size != density.shape:
+            rows, columns = (sharing_matrix(n_in, n) for n_in, n in zip(density.shape, size, strict=True))
+            density = rows @ density @ columns.T
+        with np.errstate(divide="ignore"):  # a cell that nobody looks at
+            log_density: Array = np.log(density / density.sum()).astype(np.float32)
+        return log_density
 
 
-def _highest_pixel(log_density: npt.NDArray[np.float32], edges: npt.NDArray[np.intp]) -> tuple[float, float]:
-    top, bottom, left, right = (int(edge) for edge in edges)
-    y, x = np.unravel_index(int(log_density[top:bottom, left:right].argmax()), (bottom - top, right - left))
-    return left + float(x) + 0.5, top + float(y) + 0.5
+def checked_size(size: Size | None) -> Size | None:
+    """``size`` as whole numbers (height, width), if a map can have it; None stays None."""
+    if size is None:
+        return None
+    try:
+        height, width = (int(side) for side in size)
+    except (TypeError, ValueError, OverflowError):
+        height = width = 0
+    if height < 1 or width < 1 or height * width > MAX_PIXELS:
+        raise ArgumentError(f"size {size} is not (height, width) with 1 to {MAX_PIXELS // 10**6} million pixels")
+    return height, width

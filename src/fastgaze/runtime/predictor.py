@@ -1,51 +1,66 @@
-"""From a picture to a gaze map: decode, prepare, network, tail."""
+"""From a picture to a gaze map: decode, prepare, network (``look``), then the tail (``at``). The one way there is."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from time import perf_counter
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.pictures import MAX_PIXELS, Size, Source, open_picture
+from fastgaze.core.pictures import Picture, Source, open_picture
+from fastgaze.core.progress import Clock
+from fastgaze.core.sizes import Size
 from fastgaze.runtime import resize, tail, zoo
-from fastgaze.runtime.card import ModelCard
+from fastgaze.runtime.card import ModelCard, WorkingSize
 from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.gazemap import GazeMap
 
 Array = npt.NDArray[np.float32]
-CenterBias = Literal["model"] | None | npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """A picture as the network wants it."""
+class View:
+    """What a model made of one picture. ``at`` gives its map, of any size and with any centre bias, at little cost."""
 
-    pixels: Array
-    """float32 (3, H, W), normalised RGB at the working size."""
-    size: Size
-    """(height, width) of the picture itself."""
+    predictor: "Predictor"
+    saliency: Array
+    """The network's output, (h, w)."""
+    working: Size
+    """(height, width) that the network saw."""
+    picture_size: Size
+    """(height, width) of the picture."""
+    picture: Picture | None = None
+    """The opened picture; None where only its pixels were given, as with the frames of a video."""
+    clock: Clock = field(default_factory=Clock)
+    """What decode, prepare, network and, later, tail took."""
 
     @property
-    def working(self) -> Size:
-        """(height, width) that the network sees."""
-        return self.pixels.shape[1], self.pixels.shape[2]
+    def milliseconds(self) -> Mapping[str, float]:
+        """Wall time of the steps so far."""
+        return self.clock.milliseconds()
+
+    def at(self, size: Size | None = None, center_bias: CenterBias = "model") -> GazeMap:
+        """The gaze map; its log density has ``size`` (height, width), that of the picture by default.
+
+        center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
+        """
+        bias = self.predictor.bias(center_bias)
+        density = tail.Field(self.saliency, self.working, self.predictor.card.sigma, bias)
+        named = "none" if center_bias is None else "model" if isinstance(center_bias, str) else "given"
+        return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock)
 
 
 class Predictor:
-    """One model, ready to predict; may be shared between threads."""
+    """One model, ready to predict; may be shared between threads, pickled and forked."""
 
     def __init__(self, card: ModelCard, engine: Engine) -> None:
         self.card = card
-        self.engine = engine
+        self._engine = engine
         self._bias = tail.make_bias(card.center_bias)
-        std = 255 * np.array(card.std, np.float32)
-        self._scale = (1 / std).astype(np.float32)
-        self._offset = -(255 * np.array(card.mean, np.float32) / std).astype(np.float32)
 
     @property
     def name(self) -> str:
@@ -55,49 +70,42 @@ class Predictor:
     def predict(self, image: Source, size: Size | None = None, center_bias: CenterBias = "model") -> GazeMap:
         """Where people look in ``image``: a path, bytes, a PIL image or a uint8 array (H, W, 3), (H, W, 4) or (H, W).
 
-        size: (height, width) of the map, that of the picture by default; a float32 map takes 4 bytes a pixel.
+        size: (height, width) of the map, that of the picture by default; a float32 map takes 4 bytes per pixel.
         center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
         """
-        bias = self.bias(center_bias)
-        size = checked_size(size)
-        start = perf_counter()
-        picture = open_picture(image)
-        photo = picture.pixels(at_least=self.card.working_size(picture.size))
-        decoded = perf_counter()
-        prepared = self.prepare(photo, picture.size)
-        ready = perf_counter()
-        saliency = self.engine(prepared.pixels[None])[0, 0]
-        seen = perf_counter()
-        log_density = self.finish(saliency, prepared.working, size or picture.size, bias)
-        steps = (start, decoded, ready, seen, perf_counter())
-        milliseconds = {
-            step: 1e3 * (after - before)
-            for step, before, after in zip(("decode", "prepare", "network", "tail"), steps, steps[1:], strict=False)
-        }
-        return GazeMap(log_density, self.name, milliseconds, image, picture.size)
+        return self.look(image).at(size, center_bias)
 
-    def prepare(self, photo: npt.NDArray[np.uint8], size: Size | None = None) -> Prepared:
-        """Scale upright RGB (H, W, 3) to the working size and normalise it; give ``size`` if it was decoded smaller."""
-        size = size or (photo.shape[0], photo.shape[1])
-        working = self.card.working_size(size)
-        if photo.shape[:2] == working:
-            return Prepared(self.normalise(photo), size)
-        return Prepared(resize.planes(photo, working, self._scale, self._offset), size)
+    def look(self, image: Source, at_least: Size | None = None) -> View:
+        """Decode ``image`` and run the network on it, once.
 
-    def normalise(self, rgb: npt.NDArray[np.uint8]) -> Array:
-        """uint8 (H, W, 3) RGB -> float32 (3, H, W) with the mean and spread that the model was trained with."""
-        pixels = np.empty((3, *rgb.shape[:2]), np.float32)
-        for channel in range(3):
-            np.multiply(rgb[:, :, channel], self._scale[channel], out=pixels[channel])
-            pixels[channel] += self._offset[channel]
-        return pixels
+        at_least: (height, width) of pixels that will be asked of the picture later, for an overlay or a crop: it is
+        then decoded once, at that size, instead of once for the network and once more.
+        """
+        clock = Clock()
+        with clock("decode"):
+            picture = open_picture(image)
+            working = self.card.working_size(picture.size)
+            if at_least is not None:
+                picture.rgb(at_least)
+            photo = picture.pixels(working)
+        with clock("prepare"):
+            pixels = prepare(photo, working, self.card)
+        return self._run(pixels, picture.size, picture, clock)
 
-    def finish(self, saliency: Array, working: Size, size: Size, bias: tail.Bias) -> Array:
-        """saliency (h, w) of an image of ``working`` size -> log density float32 of ``size``."""
-        return tail.log_density(saliency, working, self.card.sigma, bias, size)
+    def see(self, pixels: Array, picture_size: Size | None = None) -> View:
+        """Run the network on ``pixels`` as it takes them: normalised RGB, float32 (3, h, w), multiples of the stride.
+
+        picture_size: (height, width) of the picture that they are of, their own by default.
+        """
+        return self._run(pixels, picture_size or (pixels.shape[1], pixels.shape[2]), None, Clock())
+
+    def _run(self, pixels: Array, picture_size: Size, picture: Picture | None, clock: Clock) -> View:
+        with clock("network"):
+            saliency = self._engine(pixels[None])[0, 0]
+        return View(self, saliency, (pixels.shape[1], pixels.shape[2]), picture_size, picture, clock)
 
     def bias(self, center_bias: CenterBias = "model") -> tail.Bias:
-        """The centre bias as ``finish`` wants it; make it once for many pictures."""
+        """The centre bias as the tail takes it."""
         if center_bias is None:
             return tail.NO_BIAS
         if isinstance(center_bias, str):
@@ -105,6 +113,24 @@ class Predictor:
                 raise ArgumentError(f"center_bias {center_bias!r} is not 'model', None or a log density (h, w)")
             return self._bias
         return tail.make_bias(center_bias)
+
+    def working_at(self, working_size: WorkingSize) -> "Predictor":
+        """The same model, in the same engine, with another working size."""
+        return Predictor(self.card.with_working_size(working_size), self._engine)
+
+
+def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard) -> Array:
+    """Upright RGB (H, W, 3) of any size -> what the model's network takes: float32 (3, *working), normalised."""
+    std: Array = np.float32(255) * np.array(card.std, np.float32)
+    scale: Array = np.float32(1) / std
+    offset: Array = np.float32(-255) * np.array(card.mean, np.float32) / std
+    if photo.shape[:2] != working:
+        return resize.planes(photo, working, scale, offset)
+    pixels = np.empty((3, *working), np.float32)
+    for channel in range(3):
+        np.multiply(photo[:, :, channel], scale[channel], out=pixels[channel])
+        pixels[channel] += offset[channel]
+    return pixels
 
 
 def load(
@@ -128,16 +154,3 @@ def predict(
 ) -> GazeMap:
     """Where people look in ``image``; the model is loaded at the first call and kept. See ``Predictor.predict``."""
     return _shared(model).predict(image, size, center_bias)
-
-
-def checked_size(size: Size | None) -> Size | None:
-    """``size`` as whole numbers (height, width), if a map can have it; None stays None."""
-    if size is None:
-        return None
-    try:
-        height, width = (int(side) for side in size)
-    except (TypeError, ValueError, OverflowError):
-        height = width = 0
-    if height < 1 or width < 1 or height * width > MAX_PIXELS:
-        raise ArgumentError(f"size {size} is not (height, width) with 1 to {MAX_PIXELS // 10**6} million pixels")
-    return height, width

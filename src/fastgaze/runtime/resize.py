@@ -3,7 +3,7 @@
 Pillow's antialiased bilinear filter, without its two roundings to 8 bits. Along an axis the filter is a matrix with a
 narrow band, so a few neighbouring outputs read a short stretch of the input: one small dense product each. From 384x512
 to 240x320 this takes half the time of Pillow's resize and the normalisation after it. A picture at least twice as large
-as asked is first halved by the mean of two by two pixels, as files are where whole blocks fit (``runtime.image``).
+as asked is first halved by the mean of two by two pixels, as files are where whole blocks fit (``core.pictures``).
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.float32]
-Size = tuple[int, int]
+from fastgaze.core.sizes import Size
 
-# Outputs a product; more of them waste arithmetic on zeros, fewer spend it on calls.
+Array = npt.NDArray[np.float32]
+
+# Outputs per product; more of them waste arithmetic on zeros, fewer spend it on calls.
 _ROWS, _COLUMNS = 8, 16
 
 

@@ -7,22 +7,24 @@ values with few columns and is stretched by the same kind of matrices, so it joi
     logits = [A X | U L] [B | V R^T]^T      A (H, h), X (h, w), B (W, w), U (H, 48), V (W, 64)
 
 For a large map no pass over the pixels is spent on it; for a small one, whose pixels stay in the core's cache, C is
-stretched once a size, kept and added. The maximum is never searched: the rows of A and B are weights that sum to 1,
-so with X shifted to a maximum of 0 every exponential is bounded.
+stretched once for each size, kept and added. The maximum is never searched: the rows of A and B are weights that sum to
+1, so with X shifted to a maximum of 0 every exponential is bounded.
 """
 
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
-from fastgaze.runtime.cache import ByteCache
+from fastgaze.core.sizes import Size
 
 Array = npt.NDArray[np.float32]
-Size = tuple[int, int]
 
 # Rows are handled in blocks whose exponentials stay in the cache of one core.
 _BLOCK_VALUES = 64 * 1024
@@ -87,14 +89,28 @@ def _interpolate_rows(matrix: npt.NDArray[np.floating], n_out: int) -> npt.NDArr
     return interpolated
 
 
-def log_density(saliency: Array, working: Size, sigma: float, bias: Bias, size: Size) -> Array:
-    """saliency (h, w) of an image of ``working`` size -> log density float32 ``size`` = (H, W), logsumexp 0."""
-    cells = (saliency.shape[0], saliency.shape[1])
-    plan = _PLANS.get((cells, working, sigma, bias, size), lambda: _plan(cells, working, sigma, bias, size))
-    rows = plan.left @ (saliency - saliency.max())
-    if plan.more is not None:
-        rows = np.hstack([rows, plan.more])
-    return _log_softmax_of_product(rows, plan.right, plan.added)
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A log density that has not been given a size yet.
+
+    saliency: the network's output (h, w) for an image of ``working`` size (height, width).
+    sigma: standard deviation of the blur, in pixels of the working size.
+    """
+
+    saliency: Array
+    working: Size
+    sigma: float
+    bias: Bias
+
+    def log_density(self, size: Size) -> Array:
+        """Log density float32 of ``size`` (height, width), natural log, logsumexp 0."""
+        cells = (self.saliency.shape[0], self.saliency.shape[1])
+        key = (cells, self.working, self.sigma, self.bias, size)
+        plan = _PLANS.get(key, lambda: _plan(cells, self.working, self.sigma, self.bias, size))
+        rows = plan.left @ (self.saliency - self.saliency.max())
+        if plan.more is not None:
+            rows = np.hstack([rows, plan.more])
+        return _log_softmax_of_product(rows, plan.right, plan.added)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +127,38 @@ class _Plan:
         return sum(part.nbytes for part in (self.left, self.right, self.more, self.added) if part is not None)
 
 
-_PLANS: ByteCache[_Plan] = ByteCache(64 << 20)
+class PlanCache:
+    """Plans by key, up to a number of bytes; those not used for longest go first. May be shared between threads."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.nbytes = 0
+        self._most = most_bytes
+        self._held: OrderedDict[Hashable, _Plan] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], _Plan]) -> _Plan:
+        """The plan of ``key``, made if it is not there; one that alone would fill half of the room is not kept."""
+        with self._lock:
+            plan = self._held.get(key)
+            if plan is not None:
+                self._held.move_to_end(key)
+                return plan
+        plan = make()  # outside the lock: two threads may both make it, none waits
+        if 2 * plan.nbytes <= self._most:
+            self._keep(key, plan)
+        return plan
+
+    def _keep(self, key: Hashable, plan: _Plan) -> None:
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = plan
+                self.nbytes += plan.nbytes
+            while self.nbytes > self._most:
+                _, oldest = self._held.popitem(last=False)
+                self.nbytes -= oldest.nbytes
+
+
+_PLANS = PlanCache(64 << 20)
 
 
 def _plan(cells: Size, working: Size, sigma: float, bias: Bias, size: Size) -> _Plan:

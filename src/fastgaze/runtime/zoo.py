@@ -1,4 +1,8 @@
-"""The models that come with the package, in ``runtime/bundled``: ``NAME.onnx``, ``NAME.int8.onnx`` and an index."""
+"""The models that come with the package, in ``runtime/bundled``.
+
+Beside ``NAME.onnx`` and ``NAME.int8.onnx`` lie an index of their cards, ``models.json``, and the times that were
+measured on one machine, ``times.json``: a file that is timed again does not become another model.
+"""
 
 import json
 from collections.abc import Mapping
@@ -7,15 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from fastgaze.core.errors import ModelError
-from fastgaze.runtime.card import ModelCard, parse_card, read_card
+from fastgaze.core.files import replacing
+from fastgaze.core.sizes import Size, size_to_json
+from fastgaze.runtime.card import REFERENCE, ModelCard, WorkingSize, parse_card, read_card
 
 BUNDLED = Path(__file__).parent / "bundled"
 INDEX = "models.json"
+TIMES = "times.json"
 
 
 @dataclass(frozen=True)
 class BundledModel:
-    """One model of the package: what it costs and how well it does."""
+    """One model of the package: what it costs and how well it does.
+
+    cpu_ms: CPU milliseconds of one core from a picture of 512x384 to its log density, on the machine named in
+    ``times.json``; None if it was not timed. ``fastgaze bench`` measures here and now.
+    """
 
     name: str
     architecture: str
@@ -28,17 +39,33 @@ class BundledModel:
     scores: Mapping[str, Any] = field(default_factory=dict)
     data: str = ""
     licence: str = ""
+    cpu_ms: float | None = None
+
+    @property
+    def working_size(self) -> Size:
+        """(height, width) that the network sees of a picture of 640x480."""
+        return WorkingSize(pixels=self.working_pixels)(REFERENCE)
+
+    @property
+    def gflop_working(self) -> float:
+        """GFLOP at ``working_size``: what a prediction costs. ``gflop_640x480`` is what the paper states costs for."""
+        height, width = self.working_size
+        return self.gflop_640x480 * height * width / (REFERENCE[0] * REFERENCE[1])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         facts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "scores"}
-        return facts | {"scores": dict(self.scores)}
+        working = {"working_size": size_to_json(self.working_size), "gflop_working": self.gflop_working}
+        return facts | working | {"scores": dict(self.scores)}
 
 
 def models(folder: Path = BUNDLED) -> list[BundledModel]:
     """The bundled models, the default first, then by cost."""
-    index = read_index(folder)
-    listed = [BundledModel(**facts, default=facts["name"] == index["default"]) for facts in index["models"]]
+    index, times = read_index(folder), read_times(folder)
+    listed = [
+        BundledModel(**facts, default=facts["name"] == index["default"], cpu_ms=times.get(facts["name"]))
+        for facts in index["models"]
+    ]
     return sorted(listed, key=lambda model: (not model.default, -model.gflop_640x480, model.name))
 
 
@@ -79,7 +106,26 @@ def write_index(folder: Path, default: str) -> None:
     facts = [_facts(path, read_card(path)) for path in sorted(folder.glob("*.onnx"))]
     if default not in [fact["name"] for fact in facts]:
         raise ModelError(f"default model {default!r} is not in {folder}")
-    (folder / INDEX).write_text(json.dumps({"default": default, "models": facts}, indent=2) + "\n")
+    _write(folder / INDEX, {"default": default, "models": facts})
+
+
+def read_times(folder: Path = BUNDLED) -> dict[str, float]:
+    """CPU milliseconds by name of the model, as ``write_times`` left them; empty when nothing was timed."""
+    path = folder / TIMES
+    if not path.is_file():
+        return {}
+    times: dict[str, float] = json.loads(path.read_text())["cpu_ms"]
+    return times
+
+
+def write_times(folder: Path, times: Mapping[str, float], conditions: Mapping[str, Any]) -> None:
+    """Keep CPU milliseconds by name beside the models. conditions: machine, engine, threads and size of the picture."""
+    _write(folder / TIMES, {**conditions, "cpu_ms": dict(times)})
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    with replacing(path) as part:
+        part.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def _facts(path: Path, card: ModelCard) -> dict[str, Any]:
@@ -107,6 +153,9 @@ def describe(name: str | Path, folder: Path = BUNDLED) -> dict[str, Any]:
         "spec": json.dumps(dict(card.spec), sort_keys=True),
         "file": str(path),
         "bytes": path.stat().st_size,
+        "gflop_working": card.gflop_working,
+        "working_640x480": size_to_json(card.working_size(REFERENCE)),
+        "cpu_ms": read_times(folder).get(card.name),
     }
 
 

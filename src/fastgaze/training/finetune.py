@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.cost import flops
 from fastgaze.core.errors import ArgumentError, DataError
-from fastgaze.data.fixations import FixationSet, Size, held_out
+from fastgaze.core.sizes import Size
+from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.networks.backbones import load_backbone
 from fastgaze.networks.checkpoint import load_checkpoint, save_checkpoint
 from fastgaze.networks.factory import Model, create_model

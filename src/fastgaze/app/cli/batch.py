@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import parse_size, print_json, progress, say
+from fastgaze.app.cli.common import print_json, progress, say
+from fastgaze.core.sizes import parse_size
 
 
 def batch(
@@ -17,14 +18,14 @@ def batch(
     ratios: Annotated[str, typer.Option(help="Ratios of the crop windows, separated by commas.")] = "1:1,16:9",
     crops: Annotated[int, typer.Option(help="The most windows a ratio.")] = 1,
     peaks: Annotated[int, typer.Option(help="The most peaks an image.")] = 3,
-    density: Annotated[str | None, typer.Option(help="Keep a log density of HEIGHTxWIDTH.")] = None,
+    density: Annotated[str | None, typer.Option(help="Keep a log density of WIDTHxHEIGHT.")] = None,
     shard: Annotated[int, typer.Option(help="Images a file.")] = 256,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Peaks, crop windows and log densities of many images; started again it goes on where it was."""
-    from fastgaze.runtime.batch import Options, run
+    from fastgaze.runtime.batch import BatchOptions, run
 
-    wanted = Options(
+    wanted = BatchOptions(
         ratios=tuple(ratio.strip() for ratio in ratios.split(",")),
         peaks=peaks,
         crops=crops,
@@ -41,7 +42,7 @@ def batch(
             engine,
             workers,
             address,
-            on_done=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=lambda done, total, _: bar.update(task, completed=done, total=total),
         )
     if json:
         print_json(summary.to_json())
@@ -52,7 +53,7 @@ def batch(
 def _print(facts: dict[str, Any]) -> None:
     say(
         f"{facts['output']}: {facts['images']} images, {facts['done']} of them now, {facts['errors']} with an error, "
-        f"{facts['images_per_second']:.1f} images a second with {facts['workers']} {facts['engine']} workers"
+        f"{facts['images_per_second']:.1f} images a second with {facts['workers']} {facts['runner']} workers"
     )
     steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_image"].items())
     if steps:

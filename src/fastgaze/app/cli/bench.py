@@ -5,12 +5,13 @@ from typing import Annotated, Any
 import typer
 
 from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import limit_blas, parse_size, print_json, say
+from fastgaze.app.cli.common import limit_blas, print_json, say
+from fastgaze.core.sizes import parse_size
 
 
 def bench(
     model: Annotated[str | None, typer.Argument(help="A bundled model or an .onnx file; the default model.")] = None,
-    size: Annotated[str, typer.Option(help="Picture and network input, HEIGHTxWIDTH, multiples of 16.")] = "384x512",
+    size: Annotated[str, typer.Option(help="Picture and network input, WIDTHxHEIGHT, multiples of 16.")] = "512x384",
     threads: pictures.Threads = 1,
     engine: pictures.EngineName = "onnxruntime",
     rounds: Annotated[int, typer.Option(min=3, help="Interleaved rounds.")] = 30,
@@ -20,10 +21,10 @@ def bench(
 ) -> None:
     """Milliseconds, share of the core's peak, cold start and memory; with --against the ratio of two models."""
     limit_blas(threads)
-    from fastgaze.evaluation.bench import Setup
+    from fastgaze.evaluation.bench import BenchSetup
     from fastgaze.evaluation.bench import bench as measure
 
-    result = measure(Setup(model, parse_size(size), engine, threads, rounds), against, cold)
+    result = measure(BenchSetup(model, parse_size(size), engine, threads, rounds), against, cold)
     if json:
         print_json(result)
     else:
@@ -31,17 +32,17 @@ def bench(
 
 
 def _print(result: dict[str, Any]) -> None:
-    height, width = result["size"]
     say(
         f"{result['model']} on {result['engine']}, {result['threads']} thread(s), {result['rounds']} rounds, "
-        f"network input {height}x{width}"
+        f"network input {_size(result['size'])}"
     )
     say(f"  {_time(result)}, {_split(result)}, {result['gflop']:.2f} GFLOP")
     rate, peak, share = result["gflop_per_s"], result["peak_gflop_per_s"], result["peak_share"]
     say(f"  network {rate:.0f} GFLOP/s, {share:.0%} of the {peak:.0f} that a large matrix product reached meanwhile")
     own = result["own_size"]
-    own_height, own_width = own["working_size"]
-    say(f"  at its own working size {own_height}x{own_width}: {_time(own)}, {_split(own)}, {own['gflop']:.2f} GFLOP")
+    say(
+        f"  at its own working size {_size(own['working_size'])}: {_time(own)}, {_split(own)}, {own['gflop']:.2f} GFLOP"
+    )
     if "cold_start_s" in result:
         say(f"  fresh process: {result['cold_start_s']:.2f} s, {result['peak_rss_mb']:.0f} MB at most")
     if "against" in result:
@@ -57,3 +58,7 @@ def _time(part: dict[str, Any]) -> str:
 def _split(part: dict[str, Any]) -> str:
     steps = ", ".join(f"{step} {time:.2f}" for step, time in part["split_cpu_ms"].items())
     return f"{steps}, outside the network {part['outside_share']:.0%}"
+
+
+def _size(size: dict[str, int]) -> str:
+    return f"{size['width']}x{size['height']}"

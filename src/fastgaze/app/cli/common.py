@@ -2,15 +2,12 @@
 
 import json
 import os
-import re
 import sys
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from fastgaze.core.errors import ArgumentError
 
 # Names and paths are printed as they are: rich would take [b] for a style and :b: for a picture, in tables too.
 out = Console(highlight=False, markup=False, emoji=False)
@@ -21,14 +18,6 @@ def limit_blas(threads: int | None) -> None:
     """Threads of numpy's own matrix products, None: as they are. It reads them once: call this before its import."""
     if threads is not None:
         os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)))
-
-
-def parse_size(text: str) -> tuple[int, int]:
-    """``"480x640"`` -> (height, width) = (480, 640)."""
-    match = re.fullmatch(r"(\d+)[xX](\d+)", text.strip())
-    if match is None or 0 in (size := (int(match[1]), int(match[2]))):
-        raise ArgumentError(f"size {text!r} is not HEIGHTxWIDTH in pixels, such as 480x640")
-    return size
 
 
 def print_json(value: Any) -> None:

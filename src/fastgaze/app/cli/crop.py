@@ -10,6 +10,7 @@ from fastgaze.app.cli.common import print_json
 from fastgaze.core.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from fastgaze.core.pictures import Picture
     from fastgaze.runtime.crop import Crop
 
 Ratio = Annotated[list[str], typer.Option(help="Width:height, such as 16:9; repeat it for several.")]
@@ -31,6 +32,7 @@ def crop(
     With --out the best window of each ratio is written as NAME.16x9.png or in the picture's own format.
     """
     predictor = pictures.load_model(model, engine, threads)
+    from fastgaze.core.pictures import open_picture
     from fastgaze.runtime.crop import parse_ratio
 
     for text in ratio:
@@ -41,17 +43,21 @@ def crop(
     jobs = pictures.find_jobs(images, out)
 
     def work(job: pictures.Job) -> dict[str, Any]:
-        gaze = predictor.predict(job.source, center_bias=bias)
+        picture = open_picture(job.source)
+        cutting = out is not None and job.stem is not None
+        gaze = predictor.look(picture, picture.size if cutting else None).at(None, bias)
         found = {text: gaze.crop(text, candidates) for text in ratio}
         written = (
-            [] if out is None or job.stem is None else _write(job, job.stem, {t: c[0].box for t, c in found.items()})
+            []
+            if out is None or job.stem is None
+            else _write(picture, job.stem, {t: c[0].box for t, c in found.items()})
         )
         if not json:
             for text, crops in found.items():
                 for candidate in crops:
                     typer.echo(pictures.printable(f"{job.label} {text}: {_line(candidate)}"))
-        listed = {text: [candidate.to_json() for candidate in crops] for text, crops in found.items()}
-        return {"image": job.label, "size": list(gaze.size), "crops": listed, "written": written}
+        facts = gaze.to_json(ratios=ratio, n=candidates) if json else {}
+        return {"image": job.label, **facts, "written": written}
 
     results, failures = pictures.run_jobs(jobs, work, "crop")
     if json:
@@ -59,12 +65,11 @@ def crop(
     pictures.finish(len(jobs), failures)
 
 
-def _write(job: pictures.Job, stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
-    from fastgaze.core.pictures import cut, open_picture
+def _write(picture: "Picture", stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
+    from fastgaze.core.pictures import cut
 
-    picture = open_picture(job.source)
     photo = picture.rgb()
-    suffix = ".jpg" if picture.image.format in ("JPEG", "MPO") else ".png"
+    suffix = ".jpg" if picture.format in ("JPEG", "MPO") else ".png"
     stem.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for text, box in boxes.items():

@@ -12,7 +12,7 @@ from fastgaze.app.cli.common import note, print_json, progress, say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fastgaze.data.check import Report
+    from fastgaze.data.check import DataReport
 
 app = typer.Typer(help="Data sets of images and fixations.", no_args_is_help=True)
 _SHADES = " .:-=+*#%@"
@@ -75,7 +75,7 @@ def formats(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
         say(f"{name:9} {layout}")
 
 
-def _print_report(report: "Report") -> None:
+def _print_report(report: "DataReport") -> None:
     per_image = report.fixations_per_image
     say(f"{report.path} ({report.format}): {report.images} images, {report.fixations} fixations inside")
     say(f"per image: least {per_image['least']:g}, mean {per_image['mean']:.1f}, most {per_image['most']:g}")

@@ -10,7 +10,7 @@ from fastgaze.app.cli.common import limit_blas, print_json
 from fastgaze.app.cli.common import out as console
 
 if TYPE_CHECKING:
-    from fastgaze.app.demo import Row
+    from fastgaze.app.demo import DemoRow
 
 
 def demo(
@@ -38,7 +38,7 @@ def demo(
     typer.echo(f"open {out / 'index.html'}")
 
 
-def _print(rows: "list[Row]") -> None:
+def _print(rows: "list[DemoRow]") -> None:
     from rich.table import Table
 
     table = Table("photo", "size", "network ms", "all ms", "first peak (x, y)", "16:9 window keeps", "confidence")

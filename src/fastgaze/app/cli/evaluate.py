@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from fastgaze.app.cli.common import note, out, parse_size, print_json, progress, say
+from fastgaze.app.cli.common import note, out, print_json, progress, say
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.sizes import parse_size
 
 if TYPE_CHECKING:
     from fastgaze.evaluation.evaluate import Evaluation
@@ -26,7 +27,7 @@ def evaluate(
         str, typer.Option(help="own (the data set's, without the image itself), model or none.")
     ] = "own",
     size: Annotated[
-        str | None, typer.Option(help="HEIGHTxWIDTH at which the model works; default: the image's or the model's.")
+        str | None, typer.Option(help="WIDTHxHEIGHT at which the model works; default: the image's or the model's.")
     ] = None,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Score only the tenth that is never trained on.")
@@ -100,7 +101,7 @@ def submit(
         typer.Option("--out", help=".hdf5: log densities (MIT/Tuebingen); .zip or folder: 8-bit maps (older MIT)."),
     ],
     center_bias: Annotated[str, typer.Option(help="model or none.")] = "model",
-    size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH at which the model works.")] = None,
+    size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT at which the model works.")] = None,
     map: Annotated[str, typer.Option(help="Of 8-bit files: density or log.")] = "density",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

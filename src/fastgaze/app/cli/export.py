@@ -65,11 +65,11 @@ def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, 
 
 
 def _images(folder: Path) -> list[Path]:
-    from fastgaze.runtime.suffixes import SUFFIXES
+    from fastgaze.core.pictures import image_files
 
     if not folder.is_dir():
         raise ArgumentError(f"--calibrate {folder} is no folder of images")
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    found = image_files(folder, below=True)
     return found[:: max(len(found) // MOST_IMAGES, 1)][:MOST_IMAGES]
 
 

@@ -4,13 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import out, parse_size, print_json, say
+from fastgaze.app.cli.common import out, print_json, say
 from fastgaze.core.errors import require
+from fastgaze.core.sizes import parse_size, size_to_json
 
 
 def info(
     model: Annotated[str, typer.Argument(help="An architecture, a bundled model, a checkpoint or an .onnx file.")],
-    size: Annotated[str, typer.Option(help="Input size for the cost, HEIGHTxWIDTH.")] = "480x640",
+    size: Annotated[str, typer.Option(help="Input size for the cost, WIDTHxHEIGHT.")] = "640x480",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Maps, parameters, GFLOP and layers of a model."""
@@ -40,13 +41,19 @@ def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     return {
         "model": model,
         "architecture": spec.architecture,
-        "size": list(size),
+        "size": size_to_json(size),
         "maps": sum(layer.maps for layer in layers),
         "parameters": cost.parameters(spec),
         "gflop": sum(layer.flops for layer in layers) / 1e9,
         "formula": "H*W*Cout*(2*Cin*K^2+1), the +1 also where a convolution has no bias",
         "layers": [
-            {"name": a.name, "maps_in": a.maps_in, "maps": a.maps, "kernel": a.kernel, "size": [a.height, a.width]}
+            {
+                "name": a.name,
+                "maps_in": a.maps_in,
+                "maps": a.maps,
+                "kernel": a.kernel,
+                "size": size_to_json((a.height, a.width)),
+            }
             | {"parameters": a.parameters, "gflop": a.flops / 1e9}
             for a in layers
         ],
@@ -65,10 +72,9 @@ def _read_checkpoint(path: str) -> tuple[Any, dict[str, Any]]:
 def _print_table(facts: dict[str, Any]) -> None:
     from rich.table import Table
 
-    height, width = facts["size"]
     say(
         f"{facts['model']} ({facts['architecture']}): {facts['maps']} maps, "
-        f"{facts['parameters']:,} parameters, {facts['gflop']:.2f} GFLOP at {width}x{height}"
+        f"{facts['parameters']:,} parameters, {facts['gflop']:.2f} GFLOP at {_shown(facts['size'])}"
     )
     table = Table("layer", "maps in", "maps", "kernel", "output", "parameters", "GFLOP", "share")
     for layer in facts["layers"]:
@@ -77,9 +83,13 @@ def _print_table(facts: dict[str, Any]) -> None:
             layer["maps_in"],
             layer["maps"],
             f"{layer['kernel']}x{layer['kernel']}",
-            "x".join(map(str, layer["size"])),
+            _shown(layer["size"]),
         ]
         table.add_row(
             layer["name"], *map(str, cells), f"{layer['parameters']:,}", f"{layer['gflop']:.3f}", f"{share:.1%}"
         )
     out.print(table)
+
+
+def _shown(size: dict[str, int]) -> str:
+    return f"{size['width']}x{size['height']}"

@@ -14,10 +14,10 @@ import typer
 
 from fastgaze.app.cli.common import limit_blas, progress
 from fastgaze.core.errors import ArgumentError, FastGazeError
-from fastgaze.runtime.suffixes import SUFFIXES
 
 if TYPE_CHECKING:
-    from fastgaze.runtime.predictor import CenterBias, Predictor
+    from fastgaze.core.center_bias import CenterBias
+    from fastgaze.runtime.predictor import Predictor
 
 MARK = ".gaze"
 STDIN = "-"
@@ -123,6 +123,8 @@ def _inside(folder: str, out: Path | None) -> Iterator[Path]:
 
     Heat maps of an earlier run, hidden files and whatever lies in ``out``, the folder of the results, are left out.
     """
+    from fastgaze.core.pictures import SUFFIXES
+
     results = None if out is None else os.path.realpath(out)
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if os.path.realpath(os.path.join(parent, name)) != results)

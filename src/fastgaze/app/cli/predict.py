@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import parse_size, print_json
+from fastgaze.app.cli.common import print_json
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.sizes import Size, parse_size, shrunk
 
 if TYPE_CHECKING:
     from fastgaze.runtime.gazemap import GazeMap
+    from fastgaze.runtime.predictor import Predictor, View
 
 FORMATS = {"png": f"{pictures.MARK}.png", "npy": ".npy", "json": ".json"}
 
@@ -23,7 +25,7 @@ def predict(
     out: pictures.Out = None,
     format: Annotated[str, typer.Option(help="Results to write: png (overlay), npy (log density), json.")] = "png",
     model: pictures.Model = None,
-    output_size: Annotated[str | None, typer.Option(help="Size of the map, HEIGHTxWIDTH.")] = None,
+    output_size: Annotated[str | None, typer.Option(help="Size of the map, WIDTHxHEIGHT.")] = None,
     threads: pictures.Threads = 1,
     engine: pictures.EngineName = "onnxruntime",
     center_bias: pictures.Bias = "model",
@@ -41,7 +43,7 @@ def predict(
         raise ArgumentError("one picture and one format can go through a pipe; give --out DIR for more")
 
     def work(job: pictures.Job) -> dict[str, Any]:
-        gaze = predictor.predict(job.source, size, bias)
+        gaze = _look(predictor, job, size, "png" in formats).at(size, bias)
         written = [] if job.stem is None else _write(gaze, job.stem, formats, opacity)
         if piped:
             sys.stdout.buffer.write(_encode(gaze, formats[0], opacity))
@@ -73,18 +75,27 @@ def _write(gaze: "GazeMap", stem: Path, formats: list[str], opacity: float) -> l
     return written
 
 
+def _look(predictor: "Predictor", job: pictures.Job, size: Size | None, shown: bool) -> "View":
+    """The picture as the model sees it; decoded once, as large as the overlay needs it."""
+    from fastgaze.core.pictures import open_picture
+    from fastgaze.runtime.gazemap import DISPLAY
+
+    picture = open_picture(job.source)
+    return predictor.look(picture, (size or shrunk(picture.size, DISPLAY)) if shown else None)
+
+
 def _encode(gaze: "GazeMap", name: str, opacity: float) -> bytes:
     """The bytes of one result."""
     if name == "json":
         return (jsonlib.dumps(gaze.to_json(), indent=2) + "\n").encode()
-    buffer = io.BytesIO()
     if name == "png":
-        # Level 1: a third of the time of Pillow's default for a tenth more bytes.
-        gaze.overlay(opacity).save(buffer, "PNG", compress_level=1)
-    else:
-        import numpy as np
+        from fastgaze.core.pictures import encode_png
 
-        np.save(buffer, gaze.log_density, allow_pickle=False)
+        return encode_png(gaze.overlay(opacity))
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.save(buffer, gaze.log_density, allow_pickle=False)
     return buffer.getvalue()
 
 

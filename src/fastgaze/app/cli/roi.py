@@ -38,8 +38,7 @@ def roi(
     limit_blas(threads)
     from fastgaze.runtime.predictor import load
     from fastgaze.runtime.video import Reader, Watch
-    from fastgaze.runtime.video.roi import Roi, watch_blocks
-    from fastgaze.runtime.video.roi_formats import TEXT
+    from fastgaze.runtime.video.roi import TEXT, Roi, watch_blocks
 
     if format not in TEXT:
         raise ArgumentError(f"no format {format!r}; there are {', '.join(TEXT)}")
@@ -55,7 +54,7 @@ def roi(
 
 
 def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: float) -> None:
-    from fastgaze.runtime.video.roi_formats import TEXT, write_ffmpeg, write_kvazaar_binary
+    from fastgaze.runtime.video.roi import TEXT, write_ffmpeg, write_kvazaar_binary
 
     if format == "kvazaar" and out is not None and out.suffix == ".bin":
         with io.BufferedWriter(_File(out)) as binary:

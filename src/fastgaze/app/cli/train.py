@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import note, parse_size
+from fastgaze.app.cli.common import note
 from fastgaze.app.cli.workshop import Json, Out, print_result, training_bar
 from fastgaze.core.errors import ArgumentError, require
+from fastgaze.core.sizes import parse_size
 
 if TYPE_CHECKING:
     from fastgaze.training.finetune import OwnSettings
@@ -32,7 +33,7 @@ def train(
         float | None, typer.Option(help=f"At the start; default {_TUNING} with --start, else {_FRESH}.")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Images a step.")] = 8,
-    size: Annotated[str, typer.Option(help="HEIGHTxWIDTH; images are scaled to its area at their own shape.")] = (
+    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT; images are scaled to its area at their own shape.")] = (
         "240x320"
     ),
     validation_share: Annotated[float, typer.Option(help="Share of the images to stop on.")] = 0.1,

@@ -39,7 +39,7 @@ def video(
             preset=preset,
             crf=crf,
             threads=threads,
-            on_frame=Counter(bar, source.name, total),
+            progress=Counter(bar, source.name, total),
         )
     if json:
         print_json({"input": str(source), "output": str(target)} | report.to_json())
@@ -54,7 +54,7 @@ class Counter:
         self._bar, self._name = bar, name
         self._task: TaskID = bar.add_task(name, total=total)
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, done: int, _total: int | None, _note: str) -> None:
         """Show that ``done`` frames are finished."""
         speed = self._bar.tasks[self._task].speed
         rate = f" {speed:.0f} fps" if speed else ""

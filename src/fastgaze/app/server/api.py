@@ -135,11 +135,11 @@ class Server:
         body = Body(request, self._limits)
         query = request.query_params.multi_items()
         try:
-            if not body.is_form:  # what is wrong with a query is said before the picture is sent
-                self._options(query, known, needed)
+            # What is wrong with a query is said before the picture is sent; a form's options come with the picture.
+            asked = None if body.is_form else self._options(query, known, needed)
             with self._pool.place():
                 content = await body.read()
-                answer = await self._pool.run(lambda: self._answer(body, content, query, job, known, needed))
+                answer = await self._pool.run(lambda: self._answer(body, content, query, job, known, needed, asked))
         except ApiError as error:
             if not await body.drain():
                 error.headers = {**error.headers, "connection": "close"}
@@ -154,13 +154,14 @@ class Server:
         job: Job,
         known: tuple[str, ...],
         needed: str | None,
+        asked: tuple[Options, Predictor] | None,
     ) -> jobs.Answer:
         """Runs in a worker thread: a form of many small pieces takes a while to split."""
         picture: bytes | None = content
         if body.is_form:
             form = parse_form(content, body.content_type)
             picture, query = form.image, query + form.fields
-        options, predictor = self._options(query, known, needed)
+        options, predictor = asked or self._options(query, known, needed)
         if not picture:
             raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
         if len(picture) > self._limits.bytes:
@@ -189,7 +190,8 @@ class Server:
                     "architecture": card.architecture,
                     "precision": card.precision,
                     "parameters": card.parameters,
-                    "gflop": card.gflop_per_pixel * card.working_size.pixels,
+                    "gflop_640x480": card.gflop_640x480,
+                    "gflop_working": card.gflop_working,
                     "working_pixels": card.working_size.pixels,
                     "scores": dict(card.scores),
                     "data": card.data,

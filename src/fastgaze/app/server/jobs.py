@@ -10,15 +10,14 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, SUMMARY_PIXELS, ApiError, Limits
 from fastgaze.app.server.options import Options
 from fastgaze.core.errors import ImageError, ImageTooLargeError
-from fastgaze.core.pictures import Size, open_picture
-from fastgaze.runtime import colours as colormap
-from fastgaze.runtime.crop import Crop, parse_ratio, window_size
-from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.core.pictures import Picture, encode_png, open_picture
+from fastgaze.core.sizes import Size, format_size, shrunk
+from fastgaze.runtime import colours
+from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 
 
@@ -34,13 +33,20 @@ def gaze(predictor: Predictor, content: bytes, options: Options, limits: Limits)
     """The answer of ``POST /v1/gaze``."""
     start = perf_counter()
     with _refusing():
+        picture = _open(content, limits)
+        if options.format == "overlay":
+            size = options.size or map_size(shrunk(picture.size, DISPLAY), limits.map_pixels)
+            view = predictor.look(picture, at_least=size)
+        else:
+            size = options.size or map_size(picture.size, limits.map_pixels)
+            view = predictor.look(picture)
+        found = view.at(size, options.center_bias)
         if options.format != "json":
-            return _picture(_predict(predictor, content, options, limits, limits.map_pixels, options.size), options)
-        found = _predict(predictor, content, options, limits, SUMMARY_PIXELS)
-        facts = _summary(found, options)
+            return _picture(found, options)
+        facts = found.to_json(options.peaks, options.ratios, options.n)
         if options.heat:
-            shown = found if options.size is None else predictor.predict(content, options.size, options.center_bias)
-            facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(shown)).decode("ascii")
+            shown = _heat_png(found, options.size or map_size(picture.size, SUMMARY_PIXELS))
+            facts["heat"] = "data:image/png;base64," + base64.b64encode(shown).decode("ascii")
         return _json(facts, start)
 
 
@@ -48,28 +54,28 @@ def crop(predictor: Predictor, content: bytes, options: Options, limits: Limits)
     """The answer of ``POST /v1/crop``."""
     start = perf_counter()
     with _refusing():
-        found = _predict(predictor, content, options, limits, SUMMARY_PIXELS)
-    facts = {
-        "model": found.model,
-        "picture_size": list(_picture_size(found)),
-        "crops": _windows(found, options),
-        "milliseconds": dict(found.milliseconds),
-    }
-    return _json(facts, start)
+        found = predictor.look(_open(content, limits)).at(None, options.center_bias)
+        return _json(found.to_json(options.peaks, options.ratios, options.n), start)
 
 
-def _predict(
-    predictor: Predictor, content: bytes, options: Options, limits: Limits, most: int, size: Size | None = None
-) -> GazeMap:
-    """The map at ``size``, or at the picture's shape with at most ``most`` pixels, the only one windows fit on."""
+def _open(content: bytes, limits: Limits) -> Picture:
+    """The picture, if it may be decoded: the header alone decides, no pixel is read yet."""
     try:
         picture = open_picture(content)
     except ImageTooLargeError:
         raise
     except ImageError as error:
         raise _not_a_picture() from error
-    _check(picture.image, limits)
-    return predictor.predict(content, size or map_size(picture.size, most), options.center_bias)
+    if picture.format not in SERVED_FORMATS:
+        raise _not_a_picture()
+    # Decoders written in Python (BMP with run lengths, PPM with odd maxima) take minutes for a large file.
+    if picture.slow:
+        raise ApiError(415, "not_a_picture", "this rare variant of the format is not served; save it as PNG or JPEG")
+    if picture.size[0] * picture.size[1] > limits.pixels:
+        most = f"{limits.pixels / 1e6:g} megapixels"
+        message = f"the picture has {format_size(picture.size)} pixels; at most {most} are taken"
+        raise ApiError(413, "too_many_pixels", message)
+    return picture
 
 
 @contextlib.contextmanager
@@ -78,19 +84,6 @@ def _refusing() -> Iterator[None]:
         yield
     except ImageError as error:
         raise _refusal(error) from error
-
-
-def _check(image: Image.Image, limits: Limits) -> None:
-    """The header alone decides; no pixel has been read yet."""
-    if image.format not in SERVED_FORMATS:
-        raise _not_a_picture()
-    # Decoders written in Python (BMP with run lengths, PPM with odd maxima) take minutes for a large file.
-    if any(tile[0] in Image.DECODERS for tile in getattr(image, "tile", ())):
-        raise ApiError(415, "not_a_picture", "this rare variant of the format is not served; save it as PNG or JPEG")
-    if image.width * image.height > limits.pixels:
-        most = f"{limits.pixels / 1e6:g} megapixels"
-        message = f"the picture has {image.width}x{image.height} pixels; at most {most} are taken"
-        raise ApiError(413, "too_many_pixels", message)
 
 
 def _refusal(error: ImageError) -> ApiError:
@@ -110,53 +103,6 @@ def map_size(size: Size, most: int) -> Size:
     return max(int(height * factor), 1), max(int(width * factor), 1)
 
 
-def _summary(found: GazeMap, options: Options) -> dict[str, Any]:
-    height, width = _picture_size(found)
-    y_scale, x_scale = height / found.size[0], width / found.size[1]
-    facts: dict[str, Any] = {
-        "model": found.model,
-        "picture_size": [height, width],
-        "size": list(found.size),
-        "center_bias": options.center_bias or "none",
-        "bits": round(found.bits, 4),
-        "peaks": [
-            {"x": round(peak.x * x_scale, 2), "y": round(peak.y * y_scale, 2), "mass": round(peak.mass, 6)}
-            for peak in found.peaks(options.peaks)
-        ],
-        "milliseconds": dict(found.milliseconds),
-    }
-    if options.ratios:
-        facts["crops"] = _windows(found, options)
-    return facts
-
-
-def _windows(found: GazeMap, options: Options) -> list[dict[str, Any]]:
-    return [
-        {"ratio": ratio, "windows": [_window(found, ratio, window) for window in found.crop(ratio, options.n)]}
-        for ratio in options.ratios
-    ]
-
-
-def _window(found: GazeMap, ratio: str, crop: Crop) -> dict[str, Any]:
-    """A window in pixels of the picture, with exactly the size that the ratio and the scale give there."""
-    size = _picture_size(found)
-    y_scale, x_scale = size[0] / found.size[0], size[1] / found.size[1]
-    height, width = window_size(size, parse_ratio(ratio), crop.scale)
-    left = min(round(crop.box[0] * x_scale), size[1] - width)
-    top = min(round(crop.box[1] * y_scale), size[0] - height)
-    return {
-        "box": [left, top, left + width, top + height],
-        "mass": round(crop.mass, 6),
-        "confidence": round(crop.confidence, 6),
-        "focal_point": [round(crop.focal_point[0] * x_scale, 2), round(crop.focal_point[1] * y_scale, 2)],
-        "scale": crop.scale,
-    }
-
-
-def _picture_size(found: GazeMap) -> Size:
-    return found.picture_size or found.size
-
-
 def _json(facts: dict[str, Any], start: float) -> Answer:
     total = {"total": 1e3 * (perf_counter() - start)}
     facts["milliseconds"] = {step: round(time, 3) for step, time in (facts["milliseconds"] | total).items()}
@@ -165,23 +111,17 @@ def _json(facts: dict[str, Any], start: float) -> Answer:
 
 def _picture(found: GazeMap, options: Options) -> Answer:
     if options.format == "png":
-        return Answer(_heat_png(found), "image/png")
+        return Answer(_heat_png(found, found.size), "image/png")
     if options.format == "overlay":
-        return Answer(_saved(found.overlay(options.opacity)), "image/png")
+        return Answer(encode_png(found.overlay(options.opacity)), "image/png")
     buffer = io.BytesIO()
     np.save(buffer, found.log_density, allow_pickle=False)
     return Answer(buffer.getvalue(), "application/octet-stream")
 
 
-def _heat_png(found: GazeMap) -> bytes:
-    """The heat map to lay over the picture: colours by level, and the level as opacity. One byte a pixel."""
-    image = Image.fromarray(found.heat())
-    image.putpalette(colormap.table().tobytes())
+def _heat_png(found: GazeMap, size: Size) -> bytes:
+    """The heat map to lay over the picture: colours by level, and the level as opacity. One byte per pixel."""
+    image = found.heat(size)
+    image.putpalette(colours.table().tobytes())
     image.info["transparency"] = bytes(range(256))
-    return _saved(image)
-
-
-def _saved(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue()
+    return encode_png(image)

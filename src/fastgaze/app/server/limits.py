@@ -14,7 +14,7 @@ SERVED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "PPM", "M
 LONGEST_MAP_SIDE = 8192
 """Pixels of either side of a map; the tail's matrices grow with it."""
 SUMMARY_PIXELS = 1 << 20
-"""Peaks and windows are found on a map of at most this many pixels; positions are given in pixels of the picture."""
+"""Of the heat map inside a JSON answer, unless its size is asked for."""
 
 
 @dataclass(frozen=True)

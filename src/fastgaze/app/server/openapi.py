@@ -31,7 +31,7 @@ def document(models: list[str], limits: Limits) -> Json:
         "servers": [{"url": "/"}],
         "paths": {
             "/v1/gaze": {"post": _post("gaze", GAZE_OPTIONS, _gaze_answer(), models, limits)},
-            "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _json_answer("Crops"), models, limits)},
+            "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _json_answer("Gaze"), models, limits)},
             "/v1/models": {"get": _get("models", "The models and the limits.", "Models")},
             "/healthz": {"get": _get("health", "That the server lives, and how busy it is.", "Health")},
             "/openapi.json": {"get": _get("openapi", "This document.", "Document")},
@@ -79,8 +79,9 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Json]]:
             {"type": "string", "enum": list(FORMATS), "default": "json"},
         ),
         "size": (
-            f"HEIGHTxWIDTH of the map that is sent back, in json the one of heat; sides up to {LONGEST_MAP_SIDE}, "
-            f"at most {limits.map_pixels} pixels. Without it the picture's own size, scaled down where that is larger.",
+            f"WIDTHxHEIGHT of the map that is sent back, in json the one of heat; sides up to {LONGEST_MAP_SIDE}, "
+            f"at most {limits.map_pixels} pixels. Without it the picture's own size, scaled down where that is larger, "
+            "and an overlay's longer side to 1600 pixels.",
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$"},
         ),
         "center_bias": (
@@ -152,7 +153,8 @@ def _list(items: Json, length: int | None = None) -> Json:
 def _schemas() -> Json:
     text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer"}
     share = {"type": "number", "minimum": 0, "maximum": 1}
-    size = _list({"type": "integer", "minimum": 1}, 2) | {"description": "[height, width] in pixels"}
+    side = {"type": "integer", "minimum": 1}
+    size = _object({"width": side, "height": side}) | {"description": "in pixels"}
     times = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
     point = {"description": "in pixels of the picture; the centre of the first pixel is at 0.5"}
     window = _object(
@@ -167,18 +169,16 @@ def _schemas() -> Json:
     crops = _list(_object({"ratio": text, "windows": _list(window)}))
     gaze = {
         "model": text,
-        "picture_size": size,
-        "size": size | {"description": "[height, width] of the map that peaks and windows were found on"},
         "center_bias": {"enum": ["model", "none"]},
+        "picture_size": size,
         "bits": number | {"description": "how far the map is from saying nothing"},
-        "peaks": _list(_object({"x": number | point, "y": number | point, "mass": share})),
-        "milliseconds": times,
+        "peaks": _list(_object({"x": number | point, "y": number | point, "mass": share, "density": share})),
         "crops": crops,
+        "milliseconds": times,
         "heat": text,
     }
     return {
-        "Gaze": _object(gaze, ("crops", "heat")),
-        "Crops": _object({"model": text, "picture_size": size, "crops": crops, "milliseconds": times}),
+        "Gaze": _object(gaze, ("heat",)),
         "Models": _object({"default": text, "models": _list(_model()), "limits": {"type": "object"}}),
         "Health": _object({"status": {"const": "ok"}, "version": text, "in_flight": whole}),
         "Document": {"type": "object"},
@@ -194,7 +194,8 @@ def _model() -> Json:
             "architecture": text,
             "precision": text,
             "parameters": whole,
-            "gflop": number,
+            "gflop_640x480": number,
+            "gflop_working": number,
             "working_pixels": whole,
             "scores": {"type": "object"},
             "data": text,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, Limits, bad_option, shown
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.pictures import Size
+from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
 
 GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "heat", "ratio", "n")
@@ -92,10 +92,10 @@ def _size(text: str | None, limits: Limits) -> Size | None:
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,6})[xX]([0-9]{1,6})", text)
-    height, width = (int(match[1]), int(match[2])) if match else (0, 0)
+    width, height = (int(match[1]), int(match[2])) if match else (0, 0)
     if not (0 < height <= LONGEST_MAP_SIDE and 0 < width <= LONGEST_MAP_SIDE and height * width <= limits.map_pixels):
         raise bad_option(
-            f"size={shown(text)} is not HEIGHTxWIDTH, such as 480x640, with sides up to {LONGEST_MAP_SIDE} "
+            f"size={shown(text)} is not WIDTHxHEIGHT, such as 640x480, with sides up to {LONGEST_MAP_SIDE} "
             f"and at most {limits.map_pixels} pixels"
         )
     return height, width

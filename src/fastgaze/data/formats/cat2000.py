@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgaze.core.errors import DataError, FastGazeError
-from fastgaze.data.fixations import FixationSet, Size, from_lists
+from fastgaze.core.pictures import image_files, read_size
+from fastgaze.core.sizes import Size
+from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import read_mat
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import image_files, image_size
 
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:
@@ -29,7 +30,7 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     for image in (image for category in categories for image in image_files(category)):
         file = root / "FIXATIONLOCS" / image.parent.name / f"{image.stem}.mat"
         try:
-            size, xy = _fixations(file) if file.is_file() else (image_size(image), np.empty((0, 2), np.float32))
+            size, xy = _fixations(file) if file.is_file() else (read_size(image), np.empty((0, 2), np.float32))
         except FastGazeError as error:
             problems.add(str(error))
             continue

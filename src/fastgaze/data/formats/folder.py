@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from fastgaze.core.errors import DataError, ImageError
+from fastgaze.core.pictures import image_files, read_size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import SUFFIXES, image_size
 
 FILE = "fixations.csv"
 COLUMNS = ("image", "x", "y", "observer")
@@ -32,7 +32,7 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     if not file.is_file():
         raise DataError(f"no {FILE} in {path}; write one with the columns image,x,y[,observer]")
     root = file.parent / "images" if (file.parent / "images").is_dir() else file.parent
-    images = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+    images = image_files(root, below=True)
     known = {key: i for i, p in enumerate(images) for key in _keys(p, root, file.parent)}
     points: list[list[Point]] = [[] for _ in images]
     try:
@@ -42,7 +42,7 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     kept, sizes = [], []
     for i, image in enumerate(images):
         try:
-            sizes.append(image_size(image))
+            sizes.append(read_size(image))
             kept.append(i)
         except ImageError as error:
             problems.add(str(error))
@@ -100,6 +100,6 @@ def write(file: Path, fixations: FixationSet, images: list[str]) -> None:
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
         for i, image in enumerate(images):
-            size = image_size(file.parent / "images" / image)
+            size = read_size(file.parent / "images" / image)
             for (x, y), who in zip(fixations.fixations(i, size), fixations.observers(i), strict=True):
                 writer.writerow([image, f"{x:.6g}", f"{y:.6g}", who if who >= 0 else ""])

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgaze.core.errors import DataError, require
-from fastgaze.data.fixations import FixationSet, Size, from_lists
+from fastgaze.core.pictures import read_size
+from fastgaze.core.sizes import Size
+from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import image_size
 
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:
@@ -79,7 +80,7 @@ def write(folder: Path, fixations: FixationSet) -> None:
     """
     h5py = require("h5py", "data")
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = [image_size(path) for path in fixations.paths]
+    sizes = [read_size(path) for path in fixations.paths]
     with h5py.File(folder / "stimuli.hdf5", "w") as file:
         _write_stimuli(h5py, file, [os.path.relpath(path, folder) for path in fixations.paths], sizes)
     points = [fixations.fixations(i, size) for i, size in enumerate(sizes)]

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastgaze.core.errors import DataError, ImageError
+from fastgaze.core.pictures import image_files, read_size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import image_files, image_size
 
 RATE = 240  # samples a second
 CRITERION = 6 * 34  # degrees a second times pixels a degree
@@ -40,7 +40,7 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     names, paths, sizes, points, who = [], [], [], [], []
     for image in image_files(stimuli):
         try:
-            sizes.append(image_size(image))
+            sizes.append(read_size(image))
         except ImageError as error:
             problems.add(str(error))
             continue

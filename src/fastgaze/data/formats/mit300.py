@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from fastgaze.core.errors import DataError, ImageError
+from fastgaze.core.pictures import image_files, read_size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import image_files, image_size
 
 _FOLDERS = ("BenchmarkIMAGES", "images", "ALLSTIMULI", ".")
 
@@ -19,7 +19,7 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     paths, sizes = [], []
     for file in files:
         try:
-            sizes.append(image_size(file))
+            sizes.append(read_size(file))
             paths.append(file)
         except ImageError as error:
             problems.add(str(error))

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from fastgaze.core.errors import DataError
+from fastgaze.core.pictures import image_files
 from fastgaze.data.fixations import FixationSet
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import SUFFIXES
 
 FILE = "fixations.npz"
 _ARRAYS = ("name", "width", "height", "start", "x", "y", "observer")
@@ -37,7 +37,7 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
         raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write it anew")
     names = tuple(str(name) for name in array["name"])
     images = folder / "images"
-    found = {p.stem: p for p in images.iterdir() if p.suffix.lower() in SUFFIXES} if images.is_dir() else {}
+    found = {p.stem: p for p in image_files(images)} if images.is_dir() else {}
     return FixationSet(
         names=names,
         paths=tuple(found.get(name, images / f"{name}.webp") for name in names),

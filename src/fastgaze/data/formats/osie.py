@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgaze.core.errors import DataError, ImageError
+from fastgaze.core.pictures import image_files, read_size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import SUFFIXES, image_size
 
 _FILES = ("fixations.mat", "eye/fixations.mat", "data/eye/fixations.mat", "data/fixations.mat")
 _FOLDERS = ("stimuli", "images", "data/stimuli", "../stimuli", "data/images", ".")
@@ -49,7 +49,7 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
 
 
 def _has_images(folder: Path) -> bool:
-    return folder.is_dir() and any(p.suffix.lower() in SUFFIXES for p in folder.iterdir())
+    return folder.is_dir() and bool(image_files(folder))
 
 
 def _fixations(entry: dict[str, Any]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
@@ -63,7 +63,7 @@ def _fixations(entry: dict[str, Any]) -> tuple[NDArray[np.float32], NDArray[np.i
 
 def _size(image: Path, xy: NDArray[np.float32]) -> tuple[int, int]:
     try:
-        return image_size(image)
+        return read_size(image)
     except ImageError:
         x, y = np.nan_to_num(xy).max(axis=0, initial=0)
         return max(1, int(y) + 1), max(1, int(x) + 1)

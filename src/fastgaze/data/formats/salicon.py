@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgaze.core.errors import DataError
+from fastgaze.core.pictures import image_files
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
 from fastgaze.data.formats.problems import Problems
-from fastgaze.data.images import SUFFIXES
 
 _PATTERNS = ("fixations/*/*.mat", "fixations/*.mat", "train/*.mat", "val/*.mat", "*.mat")
 _RESOLUTION = (480, 640)
@@ -50,7 +50,7 @@ def _images(path: Path) -> dict[str, Path]:
     folder = next(folder for folder in folders if folder.is_dir())
     # Given one split's fixations, only that split's images need to be looked through.
     folder = folder / path.name if (folder / path.name).is_dir() else folder
-    return {p.stem: p for p in sorted(folder.rglob("*")) if p.suffix.lower() in SUFFIXES}
+    return {p.stem: p for p in image_files(folder, below=True)}
 
 
 def _fixations(content: dict[str, Any]) -> tuple[tuple[int, int], NDArray[np.float32], NDArray[np.int32]]:

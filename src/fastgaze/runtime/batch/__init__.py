@@ -1,18 +1,16 @@
-"""Many images into Parquet, by processes on this machine or by Ray; killed at any moment it goes on where it was.
+"""Many images into Parquet, by processes on this machine or by Ray; killed at any moment, a job continues where it was.
 
-    inputs   a folder, a glob, a list or a Parquet of paths -> paths
+    store    files anywhere that fsspec reaches, written whole or not at all
     job      what a job is: its settings and its paths, frozen in the output folder, cut into shards
-    rows     one image -> one row
-    work     one shard -> one file, written atomically; the same for both engines
+    work     one shard -> one file, written atomically; the same for both runners
     local    processes with one thread each
-    cluster  Ray Data with the same function as a pool of actors
-    run      all of it
+    run      all of it, here or with Ray Data
 
 A shard's name and rows follow from the job alone. Whoever does it, however often, writes the same file: so a job that
 was killed is finished by doing the shards that are not there, and no image is lost or counted twice.
 """
 
-from fastgaze.runtime.batch.job import Options
-from fastgaze.runtime.batch.run import ENGINES, Summary, run
+from fastgaze.runtime.batch.job import BatchOptions
+from fastgaze.runtime.batch.run import RUNNERS, BatchSummary, run
 
-__all__ = ["ENGINES", "Options", "Summary", "run"]
+__all__ = ["RUNNERS", "BatchOptions", "BatchSummary", "run"]

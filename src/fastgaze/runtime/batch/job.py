@@ -1,6 +1,5 @@
-"""What a job is: settings and paths, frozen in the output folder at the first start, cut into shards."""
+"""What a job is: which images, which settings, frozen in the output folder at the first start and cut into shards."""
 
-import hashlib
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -8,22 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastgaze.core.errors import ArgumentError, DataError, require
-from fastgaze.core.pictures import Size
-from fastgaze.runtime.batch.store import Folder
+from fastgaze.core.pictures import SUFFIXES
+from fastgaze.core.sizes import Size, size_to_json
+from fastgaze.runtime.batch.store import FileSystem, Folder, full_name, legible, split_url
+from fastgaze.runtime.card import identity
 from fastgaze.runtime.crop import parse_ratio
 
-FORMAT = 1
+FORMAT = 2
 SETTINGS = "_job.json"
 _PATHS = "_paths-{:04d}.parquet"
 _SHARD = "part-{:04d}-{:06d}.parquet"
+LISTS = (".txt", ".lst")
+COLUMN = "path"
 
 
 @dataclass(frozen=True)
-class Options:
+class BatchOptions:
     """What is asked of every image.
 
     ratios: of the crop windows, such as "16:9". peaks, crops: the most of each. density: (height, width) of the log
-    density kept in the row, None for none. shard: images a file.
+    density kept in the row, None for none. shard: images per file.
     """
 
     ratios: tuple[str, ...] = ("1:1", "16:9")
@@ -47,7 +50,7 @@ class Options:
             "ratios": list(self.ratios),
             "peaks": self.peaks,
             "crops": self.crops,
-            "density": None if self.density is None else list(self.density),
+            "density": None if self.density is None else size_to_json(self.density),
             "shard": self.shard,
         }
 
@@ -62,10 +65,73 @@ class Shard:
     """Images not to be touched again, because workers died over them."""
 
 
-def open_job(folder: Folder, found: Sequence[str], model: bytes, options: Options) -> list[Shard]:
-    """All shards of the job in ``folder``: begun now, or gone on with; images that were not in it yet are added."""
+def find_images(source: str) -> list[str]:
+    """Absolute paths or URLs, each once: sorted for folders and globs, in their own order for lists.
+
+    A folder is searched with all below it, hidden names left out. A list has one path per line. Relative paths in lists
+    count from the current folder. Bytes of a name that are not UTF-8 are written as ``\\xe9``.
+    """
+    system, path = split_url(source)
+    try:
+        found = _find(system, path, source)
+    except OSError as error:
+        raise DataError(f"cannot read {source}: {error.strerror or error}") from error
+    if not found:
+        raise DataError(f"no images in {source}; images end in {', '.join(SUFFIXES)}")
+    return list(dict.fromkeys(map(legible, found)))
+
+
+def _find(system: FileSystem, path: str, source: str) -> list[str]:
+    if any(mark in source for mark in "*?[") and not system.exists(path):
+        return sorted(full_name(system, name) for name in system.glob(path) if _is_image(name))
+    if system.isdir(path):
+        return sorted(full_name(system, name) for name in system.find(path) if _is_image(name, path))
+    if not system.exists(path):
+        raise DataError(f"no {source}; give a folder, a glob, a list ({', '.join(LISTS)}), a .parquet or an image")
+    if path.lower().endswith(LISTS):
+        return [_named(line) for line in _lines(system.cat_file(path), source)]
+    if path.lower().endswith(".parquet"):
+        return [_named(name) for name in _column(system, path, source)]
+    return [full_name(system, path)]
+
+
+def _lines(content: bytes, source: str) -> list[str]:
+    try:
+        lines = content.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source} is not a list in UTF-8 (byte {error.start}); save it as UTF-8") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _is_image(name: str, root: str = "") -> bool:
+    below = name[len(root) :].strip("/").split("/") if root else [name.rsplit("/", 1)[-1]]
+    return name.lower().endswith(SUFFIXES) and not any(part.startswith(".") for part in below)
+
+
+def _named(path: str) -> str:
+    return full_name(*split_url(path))
+
+
+def _column(system: FileSystem, path: str, source: str) -> list[str]:
+    parquet = require("pyarrow.parquet", "batch")
+    arrow = require("pyarrow", "batch")
+    with system.open(path, "rb") as file:
+        try:
+            table = parquet.read_table(file, columns=[COLUMN])
+        except arrow.ArrowException as error:
+            raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({error})") from error
+    if COLUMN not in table.column_names:
+        raise DataError(f"{source} has no column {COLUMN!r}")
+    return [str(name) for name in table[COLUMN].to_pylist() if name]
+
+
+def open_job(folder: Folder, found: Sequence[str], model: bytes, options: BatchOptions) -> list[Shard]:
+    """All shards of the job in ``folder``, which is begun now or continued; images that were not in it yet are added.
+
+    A job is continued with the same settings and a model that computes the same, however it was named, scored or timed.
+    """
     names = folder.names()
-    settings = {"format": FORMAT, "model": hashlib.sha256(model).hexdigest(), **options.to_json()}
+    settings = {"format": FORMAT, "model": identity(model), **options.to_json()}
     parts: list[list[str]] = []
     if SETTINGS in names:
         _compare(_read_settings(folder), settings, folder.url)
@@ -97,14 +163,14 @@ def _read_settings(folder: Folder) -> dict[str, Any]:
 
 
 def _damaged(folder: Folder, name: str) -> DataError:
-    return DataError(f"{folder.url}/{name} is damaged, so the job cannot go on; give a new folder")
+    return DataError(f"{folder.url}/{name} is damaged, so the job cannot be continued; give a new folder")
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], url: str) -> None:
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
         raise ArgumentError(
-            f"{url} holds a job with another {', '.join(changed)}; go on with the same settings or give a new folder"
+            f"{url} holds a job with another {', '.join(changed)}; continue with the same settings or give a new folder"
         )
 
 

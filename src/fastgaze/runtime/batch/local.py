@@ -13,7 +13,7 @@ from typing import Any
 
 from fastgaze.core.errors import DataError
 from fastgaze.runtime.batch.job import Shard
-from fastgaze.runtime.batch.work import Done, Setup, Worker
+from fastgaze.runtime.batch.work import ShardReport, Worker, WorkerSetup
 
 # The network has one thread; numpy's matrix products must not add more.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -36,8 +36,8 @@ class _Hand:
     started: bool = False
 
 
-def run_local(shards: Sequence[Shard], setup: Setup, workers: int) -> Iterator[Done]:
-    """Do ``shards``, as they get done; the queue holds one shard a process, so memory stays bounded."""
+def run_local(shards: Sequence[Shard], setup: WorkerSetup, workers: int) -> Iterator[ShardReport]:
+    """Do ``shards``, as they get done; the queue holds one shard per process, so memory stays bounded."""
     pool = _Pool(shards, setup)
     try:
         yield from pool.run(min(workers, len(shards)))
@@ -46,7 +46,7 @@ def run_local(shards: Sequence[Shard], setup: Setup, workers: int) -> Iterator[D
 
 
 class _Pool:
-    def __init__(self, shards: Sequence[Shard], setup: Setup) -> None:
+    def __init__(self, shards: Sequence[Shard], setup: WorkerSetup) -> None:
         self._waiting = deque(shards)
         self._setup = setup
         # A forked copy of a process that holds threads and locks may hang: start afresh.
@@ -55,7 +55,7 @@ class _Pool:
         self._deaths: Counter[tuple[str, int]] = Counter()
         self._false_starts = 0
 
-    def run(self, workers: int) -> Iterator[Done]:
+    def run(self, workers: int) -> Iterator[ShardReport]:
         for _ in range(workers):
             self._hire()
         while self._waiting or any(hand.shard for hand in self._hands):
@@ -84,7 +84,7 @@ class _Pool:
         there.close()
         self._hands.append(_Hand(process, here, position))
 
-    def _hear(self, hand: _Hand) -> Done | None:
+    def _hear(self, hand: _Hand) -> ShardReport | None:
         try:
             message = hand.pipe.recv()
         except (EOFError, OSError):
@@ -95,7 +95,7 @@ class _Pool:
         hand.started, hand.shard, self._false_starts = True, None, 0
         if self._waiting:
             self._give(hand)
-        return message if isinstance(message, Done) else None
+        return message if isinstance(message, ShardReport) else None
 
     def _give(self, hand: _Hand) -> None:
         shard = self._waiting.popleft()
@@ -133,7 +133,7 @@ class _Pool:
         return replace(shard, skip=shard.skip | {index})
 
 
-def _work(pipe: Connection, setup: Setup, position: Any) -> None:
+def _work(pipe: Connection, setup: WorkerSetup, position: Any) -> None:
     """A process's life: shards in, reports out, until the pipe closes. A message that is text is a failure."""
     # Ctrl-C is the driver's business; it ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,39 +1,38 @@
-"""Do a batch job, or go on with it."""
+"""Start a batch job or continue it, with processes on this machine or with Ray Data."""
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from fastgaze.core.errors import ArgumentError, require
+from fastgaze.core.errors import ArgumentError, DataError, require
+from fastgaze.core.progress import Clock, Progress, Seconds
 from fastgaze.runtime import zoo
-from fastgaze.runtime.batch.cluster import run_ray
-from fastgaze.runtime.batch.inputs import find_images
-from fastgaze.runtime.batch.job import Options, Shard, open_job
+from fastgaze.runtime.batch.job import BatchOptions, Shard, find_images, open_job
 from fastgaze.runtime.batch.local import run_local
 from fastgaze.runtime.batch.store import Folder
-from fastgaze.runtime.batch.work import Done, Setup
-from fastgaze.runtime.clock import Clock
+from fastgaze.runtime.batch.work import ShardReport, Worker, WorkerSetup
 from fastgaze.runtime.engines import available_cores
 
-ENGINES = ("local", "ray")
-_DEFAULTS = Options()
+RUNNERS = ("local", "ray")
+_DEFAULTS = BatchOptions()
 
 
 @dataclass(frozen=True)
-class Summary:
+class BatchSummary:
     """How a run went; ``images`` counts the whole job, ``done`` and ``errors`` this run."""
 
     output: str
-    engine: str
+    runner: str
     workers: int
     images: int
     done: int
     errors: int
     seconds: float
-    split: dict[str, float] = field(default_factory=dict)
-    """Milliseconds of one worker an image: read, decode, prepare, network, tail, describe, write."""
+    milliseconds: dict[str, float] = field(default_factory=dict)
+    """Of one worker per image: read, decode, prepare, network, tail, describe, write."""
 
     @property
     def rate(self) -> float:
@@ -42,11 +41,11 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        facts = {name: getattr(self, name) for name in ("output", "engine", "workers", "images", "done", "errors")}
+        facts = {name: getattr(self, name) for name in ("output", "runner", "workers", "images", "done", "errors")}
         return facts | {
             "seconds": round(self.seconds, 3),
             "images_per_second": round(self.rate, 2),
-            "milliseconds_per_image": {step: round(time, 3) for step, time in self.split.items()},
+            "milliseconds_per_image": {step: round(time, 3) for step, time in self.milliseconds.items()},
         }
 
 
@@ -54,19 +53,19 @@ def run(
     source: str,
     output: str,
     model: str | None = None,
-    options: Options = _DEFAULTS,
-    engine: str = "local",
+    options: BatchOptions = _DEFAULTS,
+    runner: str = "local",
     workers: int | None = None,
     address: str | None = None,
-    on_done: Callable[[int, int], None] | None = None,
-) -> Summary:
+    progress: Progress | None = None,
+) -> BatchSummary:
     """Rows of all images in ``source`` as Parquet files in the folder ``output``; both may be URLs of fsspec.
 
-    engine: "local" or "ray". workers: processes or actors, one core each, all cores by default. address: of a Ray
-    cluster. on_done: told (images done of the job, images of the job).
+    runner: "local" or "ray". workers: processes or actors, one core each, all cores by default. address: of a Ray
+    cluster. progress: told how many of the job's images are done.
     """
     require("pyarrow", "batch")
-    workers = _checked(engine, workers, address)
+    workers = _checked(runner, workers, address)
     start = perf_counter()
     _, content, _ = zoo.read_model(zoo.default_name() if model is None else Path(model))
     folder = Folder(output)
@@ -76,28 +75,110 @@ def run(
     total = sum(len(shard.paths) for shard in shards)
     before = total - sum(len(shard.paths) for shard in missing)
     clock, done, errors = Clock(), 0, 0
-    for report in _start(engine, missing, Setup(folder.url, content, options), workers, address):
+    for report in _start(runner, missing, WorkerSetup(folder.url, content, options), workers, address):
         done, errors = done + report.images, errors + report.errors
-        clock.add(report.split)
-        if on_done is not None:
-            on_done(before + done, total)
+        clock.add(report.steps)
+        if progress is not None:
+            progress(before + done, total, report.name)
     folder.clean()
-    split = {step: 1e3 * seconds / done for step, seconds in clock.seconds.items()} if done else {}
-    return Summary(folder.url, engine, workers, total, done, errors, perf_counter() - start, split)
+    per_image = clock.milliseconds(done) if done else {}
+    return BatchSummary(folder.url, runner, workers, total, done, errors, perf_counter() - start, per_image)
 
 
-def _checked(engine: str, workers: int | None, address: str | None) -> int:
-    if engine not in ENGINES:
-        raise ArgumentError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
-    if address is not None and engine != "ray":
-        raise ArgumentError("an address is one of a Ray cluster; it needs engine ray")
+def _checked(runner: str, workers: int | None, address: str | None) -> int:
+    if runner not in RUNNERS:
+        raise ArgumentError(f"no runner {runner!r}; there are {', '.join(RUNNERS)}")
+    if address is not None and runner != "ray":
+        raise ArgumentError("an address is that of a Ray cluster; it needs the runner ray")
     workers = available_cores() if workers is None else workers
     if not 1 <= workers <= 10_000:
         raise ArgumentError(f"workers={workers} is not between 1 and 10000")
     return workers
 
 
-def _start(engine: str, shards: Sequence[Shard], setup: Setup, workers: int, address: str | None) -> Iterator[Done]:
+def _start(
+    runner: str, shards: Sequence[Shard], setup: WorkerSetup, workers: int, address: str | None
+) -> Iterator[ShardReport]:
     if not shards:
         return iter(())
-    return run_ray(shards, setup, workers, address) if engine == "ray" else run_local(shards, setup, workers)
+    return run_ray(shards, setup, workers, address) if runner == "ray" else run_local(shards, setup, workers)
+
+
+class _Actor:
+    """A worker as Ray Data calls it: a table of shards in, a table of reports out."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._worker = Worker(setup)
+
+    def __call__(self, table: Any) -> Any:
+        arrow = require("pyarrow", "batch")
+        reports = [self._worker(Shard(row["name"], tuple(row["paths"]))) for row in table.to_pylist()]
+        return arrow.Table.from_pylist([_packed(report) for report in reports])
+
+
+def _packed(report: ShardReport) -> dict[str, Any]:
+    """A report as a row of an Arrow table."""
+    steps = [{"step": step, "wall": time.wall, "cpu": time.cpu} for step, time in report.steps.items()]
+    return {"name": report.name, "images": report.images, "errors": report.errors, "steps": steps}
+
+
+def _unpacked(row: dict[str, Any]) -> ShardReport:
+    steps = {step["step"]: Seconds(step["wall"], step["cpu"]) for step in row["steps"]}
+    return ShardReport(row["name"], row["images"], row["errors"], steps)
+
+
+def run_ray(
+    shards: Sequence[Shard], setup: WorkerSetup, workers: int, address: str | None = None
+) -> Iterator[ShardReport]:
+    """Do ``shards``, as they get done. Ray replaces actors that die and gives their shards to others.
+
+    address: of a running cluster, such as "auto" or "ray://host:10001"; without it Ray starts on this machine.
+    """
+    ray = require("ray", "cluster")
+    data = require("ray.data", "cluster")
+    ours = not ray.is_initialized()
+    if ours:
+        _start_ray(ray, workers, address)
+    try:
+        _hush(data)
+        for row in _pipeline(data, shards, setup, workers).iter_rows():
+            yield _unpacked(row)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _start_ray(ray: Any, workers: int, address: str | None) -> None:
+    try:
+        if address is None:
+            ray.init(
+                num_cpus=workers,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                # Ray gives its workers the lowest claim on the cores; here they are all the work there is.
+                _system_config={"worker_niceness": 0},
+            )
+        else:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise DataError(f"cannot reach Ray at {address or 'this machine'}: {error}") from error
+
+
+def _hush(data: Any) -> None:
+    """Progress is ours to show, and results are on stdout."""
+    data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+
+
+def _pipeline(data: Any, shards: Sequence[Shard], setup: WorkerSetup, workers: int) -> Any:
+    """One block per shard, so that a lost actor costs one shard; one core per actor."""
+    items = [{"name": shard.name, "paths": list(shard.paths)} for shard in shards]
+    return data.from_items(items, override_num_blocks=len(items)).map_batches(
+        _Actor,
+        fn_constructor_args=(setup,),
+        batch_size=1,
+        batch_format="pyarrow",
+        num_cpus=1,
+        compute=data.ActorPoolStrategy(min_size=1, max_size=min(workers, len(items))),
+    )

@@ -3,16 +3,18 @@
 import os
 import re
 import uuid
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastgaze.core.errors import DataError, require
 
+FileSystem: TypeAlias = Any
+"""One of fsspec's, which has no types."""
 TEMPORARY = "_tmp-"
 """Names that begin so are half-written; Parquet readers skip names with an underscore."""
 _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
-def split_url(url: str) -> tuple[Any, str]:
+def split_url(url: str) -> tuple[FileSystem, str]:
     """(file system, path in it) of a path or URL such as ``s3://bucket/folder``."""
     fsspec = require("fsspec", "batch")
     try:
@@ -22,12 +24,12 @@ def split_url(url: str) -> tuple[Any, str]:
     return system, path
 
 
-def is_local(system: Any) -> bool:
+def is_local(system: FileSystem) -> bool:
     """Whether paths of this file system are paths of this machine."""
     return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
 
 
-def full_name(system: Any, path: str) -> str:
+def full_name(system: FileSystem, path: str) -> str:
     """The path by which any other process can open the file: absolute, or with its protocol."""
     return os.path.abspath(path) if is_local(system) else str(system.unstrip_protocol(path))
 
@@ -51,7 +53,7 @@ def read_bytes(url: str) -> bytes:
         path = _on_disk(path)
         # A pipe or a device could block for ever.
         if os.path.exists(path) and not os.path.isfile(path):
-            raise DataError(f"{path} is no regular file")
+            raise DataError(f"{path} is not a regular file")
     content: bytes = system.cat_file(path)
     return content
 

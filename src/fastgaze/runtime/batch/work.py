@@ -1,76 +1,131 @@
-"""One shard -> one Parquet file. Both engines run this and nothing else."""
+"""One shard -> one Parquet file, one row per image. Both runners run this and nothing else.
+
+A row carries what ``GazeMap.to_json`` says, under the same names; a bad image has only ``path`` and ``error``.
+"""
 
 import io
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastgaze.core.errors import require
-from fastgaze.runtime.batch.job import Options, Shard
-from fastgaze.runtime.batch.rows import RowMaker, failed, schema
-from fastgaze.runtime.batch.store import Folder
+from fastgaze.core.errors import FastGazeError, require
+from fastgaze.core.progress import Clock, Seconds
+from fastgaze.core.sizes import format_size
+from fastgaze.runtime.batch.job import BatchOptions, Shard
+from fastgaze.runtime.batch.store import Folder, read_bytes
 from fastgaze.runtime.card import parse_card
-from fastgaze.runtime.clock import Clock
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 
 DIED = "the worker died twice while it had this image; it is too large for the memory or damages the decoder"
 
+Row = dict[str, Any]
+"""What Parquet stores of one image."""
+
 
 @dataclass(frozen=True)
-class Setup:
+class WorkerSetup:
     """What a worker needs to begin; the model travels as bytes, so that other machines need no file."""
 
     output: str
     model: bytes
-    options: Options
+    options: BatchOptions
 
 
 @dataclass(frozen=True)
-class Done:
+class ShardReport:
     """A shard that is on the disk."""
 
     name: str
     images: int
     errors: int
-    seconds: str
-    """JSON: seconds by step."""
-
-    @property
-    def split(self) -> dict[str, float]:
-        """Seconds by step."""
-        split: dict[str, float] = json.loads(self.seconds)
-        return split
+    steps: Mapping[str, Seconds]
 
 
 class Worker:
     """Does shards, with one thread."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         card = parse_card(setup.model, "model")
         self._predictor = Predictor(card, make_engine(Path(card.name), setup.model, threads=1))
         self._options = setup.options
         self._schema = schema(setup.options, card.name)
         self._folder = Folder(setup.output)
 
-    def __call__(self, shard: Shard, at: Callable[[int], None] | None = None) -> Done:
+    def __call__(self, shard: Shard, at: Callable[[int], None] | None = None) -> ShardReport:
         """Write the shard's file. at: told the index of every image before it is opened."""
         clock = Clock()
-        make_row = RowMaker(self._predictor, self._options, clock)
         rows = []
         for index, path in enumerate(shard.paths):
             if at is not None:
                 at(index)
-            rows.append(failed(path, DIED) if index in shard.skip else make_row(path))
+            rows.append(failed(path, DIED) if index in shard.skip else self._row(path, clock))
         with clock("write"):
             self._folder.write(shard.name, self._encode(rows))
-        errors = sum("error" in row for row in rows)
-        return Done(shard.name, len(rows), errors, json.dumps(clock.seconds))
+        return ShardReport(shard.name, len(rows), sum("error" in row for row in rows), clock.steps)
 
-    def _encode(self, rows: list[dict[str, Any]]) -> bytes:
+    def _row(self, path: str, clock: Clock) -> Row:
+        """The row of one image; never raises over an image."""
+        try:
+            return {"path": path, **self._describe(path, clock)}
+        except (FastGazeError, OSError) as error:
+            return failed(path, _one_line(str(error).removeprefix("bytes: ")) or type(error).__name__)
+        except Exception as error:  # one image must not stop a million others
+            return failed(path, f"{type(error).__name__}: {_one_line(str(error))}")
+
+    def _describe(self, path: str, clock: Clock) -> Row:
+        options = self._options
+        with clock("read"):
+            content = read_bytes(path)
+        view = self._predictor.look(content)
+        gaze = view.at(options.density)
+        row: Row = gaze.to_json(options.peaks, options.ratios, options.crops)
+        if options.density is not None:
+            row["log_density"] = gaze.log_density.ravel()
+        clock.add(view.clock.steps)
+        return row
+
+    def _encode(self, rows: list[Row]) -> bytes:
         arrow, parquet = require("pyarrow", "batch"), require("pyarrow.parquet", "batch")
         buffer = io.BytesIO()
         parquet.write_table(arrow.Table.from_pylist(rows, schema=self._schema), buffer, compression="zstd")
         return buffer.getvalue()
+
+
+def schema(options: BatchOptions, model: str) -> Any:
+    """The Arrow schema of a job's files. Positions are in pixels of the upright picture."""
+    arrow = require("pyarrow", "batch")
+    real, whole, text = arrow.float32(), arrow.int32(), arrow.string()
+    size = arrow.struct([("width", whole), ("height", whole)])
+    peak = arrow.struct([(name, real) for name in ("x", "y", "mass", "density")])
+    window = arrow.struct(
+        [
+            ("box", arrow.list_(whole)),
+            ("mass", real),
+            ("confidence", real),
+            ("focal_point", arrow.list_(real)),
+            ("scale", real),
+        ]
+    )
+    fields = [
+        ("path", text),
+        ("picture_size", size),
+        ("bits", real),
+        ("peaks", arrow.list_(peak)),
+        ("crops", arrow.list_(arrow.struct([("ratio", text), ("windows", arrow.list_(window))]))),
+        *([] if options.density is None else [("log_density", arrow.list_(real))]),
+        ("error", text),
+    ]
+    density = "" if options.density is None else format_size(options.density)
+    return arrow.schema(fields, metadata={"fastgaze.model": model, "fastgaze.density": density})
+
+
+def failed(path: str, error: str) -> Row:
+    """The row of an image that could not be used."""
+    return {"path": path, "error": error}
+
+
+def _one_line(text: str) -> str:
+    """Without what Parquet cannot hold, such as bytes of a name that are not UTF-8."""
+    return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())[:500]

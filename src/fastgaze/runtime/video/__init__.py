@@ -8,7 +8,7 @@ run      all of it, with the time of every step
 """
 
 from fastgaze.runtime.video.reader import Reader
-from fastgaze.runtime.video.run import Report, maps, render
+from fastgaze.runtime.video.run import VideoReport, maps, render
 from fastgaze.runtime.video.watch import Watch
 
-__all__ = ["Reader", "Report", "Watch", "maps", "render"]
+__all__ = ["Reader", "VideoReport", "Watch", "maps", "render"]

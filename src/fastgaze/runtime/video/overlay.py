@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.pictures import Size
-from fastgaze.runtime import colours as colormap
+from fastgaze.core.sizes import Size
+from fastgaze.runtime import colours
 from fastgaze.runtime.video.watch import color_space
 
 Plane = npt.NDArray[np.uint8]
@@ -147,7 +147,7 @@ def plane(frame: Any, index: int) -> Plane:
 def _table(opacity: float, alone: bool, space: int) -> Plane:
     """Y, U, V and opacity (0..255) of 256 levels of heat, (4, 256)."""
     levels = np.full(256, 255.0) if alone else opacity * np.arange(256)
-    yuv = _to_yuv(colormap.table(), *_LUMA.get(space, _BT601))
+    yuv = _to_yuv(colours.table(), *_LUMA.get(space, _BT601))
     return np.round(np.vstack([yuv, levels])).astype(np.uint8)
 
 

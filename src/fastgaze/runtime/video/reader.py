@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from fastgaze.core.errors import DataError, require
-from fastgaze.core.pictures import Size
-from fastgaze.runtime.clock import Clock
+from fastgaze.core.progress import Clock
+from fastgaze.core.sizes import Size
 
 # Counter-clockwise degrees that the display matrix asks for, and the filters that do it.
 _UPRIGHT = {90: ("transpose=cclock",), -90: ("transpose=clock",), 180: ("hflip", "vflip"), -180: ("hflip", "vflip")}

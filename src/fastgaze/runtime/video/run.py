@@ -1,17 +1,20 @@
 """What users call: maps of a video, and a video with its heat map."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+import numpy as np
+
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, DataError
-from fastgaze.core.pictures import Size
-from fastgaze.runtime.clock import Clock
+from fastgaze.core.progress import Clock, Progress
+from fastgaze.core.sizes import Size
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.predictor import CenterBias, Predictor, checked_size, load
+from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.video.overlay import Painter, heat_size
 from fastgaze.runtime.video.reader import Reader, frame_size
 from fastgaze.runtime.video.watch import Seen, Watch, watch
@@ -23,7 +26,7 @@ _PLAIN = Watch()
 
 
 @dataclass(frozen=True)
-class Report:
+class VideoReport:
     """How a rendering went."""
 
     frames: int
@@ -32,8 +35,8 @@ class Report:
     seconds: float
     cpu_seconds: float
     """Of all threads."""
-    split: dict[str, float]
-    """Milliseconds a frame: decode, scale, network, tail, overlay, encode."""
+    milliseconds: dict[str, float]
+    """Per frame: decode, scale, network, tail, overlay, encode."""
 
     @property
     def fps(self) -> float:
@@ -48,7 +51,7 @@ class Report:
             "seconds": round(self.seconds, 3),
             "cpu_seconds": round(self.cpu_seconds, 3),
             "fps": round(self.fps, 2),
-            "milliseconds_per_frame": {step: round(time, 3) for step, time in self.split.items()},
+            "milliseconds_per_frame": {step: round(time, 3) for step, time in self.milliseconds.items()},
         }
 
 
@@ -64,14 +67,10 @@ def maps(
 
     size: (height, width) of the maps, that of the frames by default; a smaller one is faster.
     """
-    size = checked_size(size)
     predictor = as_predictor(model, threads)
-    bias = predictor.bias(center_bias)
     with Reader(path, threads) as reader:
         for seen in watch(reader.frames(), predictor, watching, Clock()):
-            full = frame_size(seen.frame)
-            log_density = predictor.finish(seen.saliency, seen.working, size or full, bias)
-            yield seen.time, GazeMap(log_density, predictor.name, picture_size=full)
+            yield seen.time, seen.view.at(size, center_bias)
 
 
 def render(
@@ -84,11 +83,11 @@ def render(
     preset: str = "superfast",
     crf: float = 23,
     threads: int | None = None,
-    on_frame: Callable[[int], None] | None = None,
-) -> Report:
+    progress: Progress | None = None,
+) -> VideoReport:
     """Write the video at ``path`` with its heat map to ``out`` (.mp4, .mov or .mkv), the sound copied.
 
-    mode: "overlay", or "map" for the maps alone. on_frame: told the number of frames done. An interruption
+    mode: "overlay", or "map" for the maps alone. progress: told the number of frames done. An interruption
     (KeyboardInterrupt) finishes the file before it is raised again.
     """
     if mode not in MODES:
@@ -99,14 +98,13 @@ def render(
     frames = shots = 0
     with Reader(path, threads) as reader, Writer(Path(out), reader, preset, crf, threads) as writer:
         for seen in watch(_frames_with_sound(reader, writer, clock), predictor, watching, clock):
-            _draw(seen, predictor, painter, writer, clock)
+            _draw(seen, painter, writer, clock)
             frames, shots = frames + 1, shots + seen.cut
-            if on_frame is not None:
-                on_frame(frames)
+            if progress is not None:
+                progress(frames, reader.expected_frames, Path(path).name)
     if frames == 0:
         raise DataError(f"{path} holds no frame that can be decoded")
-    split = {step: 1e3 * seconds / frames for step, seconds in clock.seconds.items()}
-    return Report(frames, shots, perf_counter() - start, process_time() - cpu, split)
+    return VideoReport(frames, shots, perf_counter() - start, process_time() - cpu, clock.milliseconds(frames))
 
 
 def as_predictor(model: PathLike | Predictor | None, threads: int | None) -> Predictor:
@@ -124,12 +122,10 @@ def _frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> Iterator
                 writer.sound(item)
 
 
-def _draw(seen: Seen, predictor: Predictor, painter: Painter, writer: Writer, clock: Clock) -> None:
+def _draw(seen: Seen, painter: Painter, writer: Writer, clock: Clock) -> None:
     with clock("tail"):
-        small = heat_size(frame_size(seen.frame))
-        log_density = predictor.finish(seen.saliency, seen.working, small, predictor.bias())
-        heat = GazeMap(log_density).heat()
+        heat = seen.view.at().heat(heat_size(frame_size(seen.frame)))
     with clock("overlay"):
-        painted = painter(seen.frame, heat)
+        painted = painter(seen.frame, np.asarray(heat))
     with clock("encode"):
         writer.frame(painted)

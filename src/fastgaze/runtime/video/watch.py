@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError, DataError
-from fastgaze.core.pictures import Size
-from fastgaze.runtime.clock import Clock
-from fastgaze.runtime.predictor import Array, Predictor
+from fastgaze.core.progress import Clock
+from fastgaze.runtime.predictor import Predictor, View, prepare
 from fastgaze.runtime.video.reader import frame_size, frame_time
 
 CUT = 0.35
@@ -50,8 +49,8 @@ class Seen:
     frame: Any
     rgb: npt.NDArray[np.uint8]
     """(h, w, 3) at the working size."""
-    saliency: Array
-    """Smoothed, (h / 16, w / 16)."""
+    view: View
+    """Its saliency is smoothed over time."""
     cut: bool
     """The frame begins a new shot; true for the first."""
 
@@ -59,11 +58,6 @@ class Seen:
     def time(self) -> float:
         """Seconds."""
         return frame_time(self.frame)
-
-    @property
-    def working(self) -> Size:
-        """(height, width) that the network saw."""
-        return self.rgb.shape[0], self.rgb.shape[1]
 
 
 def watch(frames: Iterable[Any], predictor: Predictor, how: Watch, clock: Clock) -> Iterator[Seen]:
@@ -146,13 +140,14 @@ def is_cut(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> b
 def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, every: int, clock: Clock) -> Iterator[Seen]:
     """Saliency of every frame; between the frames that the network saw, linear, but never across a cut."""
     waiting: list[_Scaled] = []
-    last: Array | None = None
+    last: View | None = None
     for item in frames:
         if last is not None and not item.cut and len(waiting) < every - 1:
             waiting.append(item)
             continue
         with clock("network"):
-            now = predictor.engine(predictor.normalise(item.rgb)[None])[0, 0]
+            pixels = prepare(item.rgb, (item.rgb.shape[0], item.rgb.shape[1]), predictor.card)
+            now = predictor.see(pixels, frame_size(item.frame))
         if last is not None:
             yield from _between(waiting, last, last if item.cut else now)
         waiting, last = [], now
@@ -161,10 +156,11 @@ def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, every: int, c
         yield from _between(waiting, last, last)
 
 
-def _between(waiting: list[_Scaled], before: Array, after: Array) -> Iterator[Seen]:
+def _between(waiting: list[_Scaled], before: View, after: View) -> Iterator[Seen]:
     for index, item in enumerate(waiting, 1):
         share = np.float32(index / (len(waiting) + 1))
-        yield Seen(item.frame, item.rgb, before + share * (after - before), item.cut)
+        saliency = before.saliency + share * (after.saliency - before.saliency)
+        yield Seen(item.frame, item.rgb, replace(before, saliency=saliency), item.cut)
 
 
 def _smoothed(seen: Seen, before: Seen | None, seconds: float) -> Seen:
@@ -175,5 +171,5 @@ def _smoothed(seen: Seen, before: Seen | None, seconds: float) -> Seen:
     if seconds == 0 or before is None or seen.cut:
         return seen
     weight = np.float32(1 - math.exp(-max(seen.time - before.time, 0.0) / seconds))
-    mean = before.saliency + weight * (seen.saliency - before.saliency)
-    return Seen(seen.frame, seen.rgb, mean, seen.cut)
+    mean = before.view.saliency + weight * (seen.view.saliency - before.view.saliency)
+    return replace(seen, view=replace(seen.view, saliency=mean))

@@ -41,10 +41,9 @@ function showResult() {
   stage.showMarks(result.peaks, size);
   panel.showPeaks(result.peaks, stage.light);
   chooseRatio(state.ratio);
-  const { decode, prepare, network, tail } = result.milliseconds;
-  const total = decode + prepare + network + tail;
+  const { network, total } = result.milliseconds;
   const time = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
-  $("caption").textContent = `${state.file.name} · ${size[1]} × ${size[0]}`;
+  $("caption").textContent = `${state.file.name} · ${size.width} × ${size.height}`;
   $("timing").textContent = `${time(total)}, the network ${time(network)} of it`;
   $("photo").alt = `${state.file.name}, the picture that was looked at`;
   const places = result.peaks.length === 1 ? "One place draws" : `${result.peaks.length} places draw`;
@@ -97,7 +96,7 @@ async function open(file) {
   state.decoding = stage.showPhoto(state.url).then((size) => {
     if (state.file !== file) return;
     state.shown = size;
-    stage.setSize(size ?? [3, 4]);
+    stage.setSize(size ?? { width: 4, height: 3 });
   });
   // Most pictures are there at once and come without a flicker; a large one is sent while it is being decoded.
   await Promise.race([state.decoding, pause(0.15)]);
@@ -128,9 +127,9 @@ async function look() {
 
 // A TIFF, or a turned picture that this browser does not turn: show the one that the server decoded.
 async function showAsServerSeesIt(file, result, signal) {
-  const [height, width] = result.picture_size;
-  if (state.shown && state.shown[0] === height && state.shown[1] === width) return;
-  const picture = await ask(file, { format: "overlay", opacity: "0", size: result.size.join("x") }, signal);
+  const { width, height } = result.picture_size;
+  if (state.shown?.width === width && state.shown?.height === height) return;
+  const picture = await ask(file, { format: "overlay", opacity: "0" }, signal);
   const url = URL.createObjectURL(await picture.blob());
   await stage.showPhoto(url);
   URL.revokeObjectURL(state.url);

@@ -62,8 +62,8 @@ function thumbnail(photo, size, [left, top, right, bottom]) {
   const pixels = 2 * Math.min(84 / (right - left), 60 / (bottom - top));
   canvas.width = Math.max(Math.round(pixels * (right - left)), 1);
   canvas.height = Math.max(Math.round(pixels * (bottom - top)), 1);
-  const x = photo.naturalWidth / size[1];
-  const y = photo.naturalHeight / size[0];
+  const x = photo.naturalWidth / size.width;
+  const y = photo.naturalHeight / size.height;
   const context = canvas.getContext("2d");
   context.imageSmoothingQuality = "high";
   context.drawImage(photo, left * x, top * y, (right - left) * x, (bottom - top) * y, 0, 0, canvas.width, canvas.height);
@@ -90,6 +90,6 @@ export function showModels(models) {
 
 export function describe(model) {
   const count = (n) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)} M` : n >= 1e3 ? `${Math.round(n / 1e3)} k` : String(n));
-  const cost = model.gflop < 0.01 ? model.gflop.toPrecision(1) : model.gflop.toFixed(2);
+  const cost = model.gflop_working < 0.01 ? model.gflop_working.toPrecision(1) : model.gflop_working.toFixed(2);
   return `${count(model.parameters)} parameters · ${cost} GFLOP a picture`;
 }

@@ -47,8 +47,8 @@ export async function saveOverlay(photo, heat, opacity, file) {
 }
 
 export async function saveCrop(photo, size, [left, top, right, bottom], ratio, file) {
-  const x = photo.naturalWidth / size[1];
-  const y = photo.naturalHeight / size[0];
+  const x = photo.naturalWidth / size.width;
+  const y = photo.naturalHeight / size.height;
   const canvas = paint((right - left) * x, (bottom - top) * y, (context, width, height) =>
     context.drawImage(photo, left * x, top * y, (right - left) * x, (bottom - top) * y, 0, 0, width, height),
   );

@@ -3,7 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const percent = (part, whole) => `${(100 * part) / whole}%`;
 
-export function setSize([height, width]) {
+export function setSize({ width, height }) {
   $("frame").style.aspectRatio = `${width} / ${height}`;
   $("view").style.setProperty("--ratio", width / height);
 }
@@ -14,7 +14,7 @@ export async function showPhoto(url) {
   photo.src = url;
   try {
     await photo.decode();
-    return [photo.naturalHeight, photo.naturalWidth];
+    return { width: photo.naturalWidth, height: photo.naturalHeight };
   } catch {
     return null;
   }
@@ -29,7 +29,7 @@ export function setOpacity(share) {
   $("heat").style.opacity = share;
 }
 
-export function showMarks(peaks, [height, width]) {
+export function showMarks(peaks, { width, height }) {
   $("marks").replaceChildren(
     ...peaks.map((peak, index) => {
       const mark = document.createElement("li");
@@ -45,7 +45,7 @@ export function light(index) {
   [...$("marks").children].forEach((mark, i) => mark.classList.toggle("lit", i === index));
 }
 
-export function showWindow(box, [height, width]) {
+export function showWindow(box, { width, height }) {
   const shown = $("window");
   shown.hidden = box === null;
   if (box === null) return;
