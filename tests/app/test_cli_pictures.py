@@ -229,7 +229,7 @@ def test_crops_are_listed_and_written(
     left, top, right, bottom = best["box"]
     assert (right - left, bottom - top) == (60, 60)
     assert left <= 50 <= 60 <= right
-    assert set(best) == {"box", "mass", "confidence", "focal_point", "scale"}
+    assert set(best) == {"box", "mass", "gain", "focal_point", "scale", "object_position"}
     assert len(result["crops"]["16:9"]) == 2
     assert Image.open(out / "a.1x1.jpg").size == (60, 60)
     assert Image.open(out / "a.16x9.jpg").size == (80, 45)

@@ -38,7 +38,8 @@ $figures
 """)
 _FIGURE = Template("""<figure>
 <img src="$photo" alt="$name"><img src="$overlay" alt="heat map of $name"><img src="$crop" alt="crop of $name">
-<figcaption><b>$name</b>: $milliseconds ms. The $ratio window keeps $mass, confidence $confidence.</figcaption>
+<figcaption><b>$name</b>: $milliseconds ms. The $ratio window keeps $mass of the attention,
+$gain compared with the middle.</figcaption>
 </figure>""")
 
 
@@ -110,5 +111,5 @@ def _figure(row: DemoRow) -> str:
         milliseconds=f"{sum(row.gaze.milliseconds.values()):.1f}",
         ratio=RATIO,
         mass=f"{row.crop.mass:.0%}",
-        confidence=f"{row.crop.confidence:.2f}",
+        gain=f"{100 * row.crop.gain:+.0f} points",
     )

@@ -22,7 +22,8 @@ from PIL import Image, ImageCms, ImageSequence, JpegImagePlugin, PngImagePlugin
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.files import replacing
-from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE, Size, Source, open_picture
+from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE, Source, open_picture
+from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import Box
 
 FORMATS = {"jpeg": ".jpg", "png": ".png", "webp": ".webp", "avif": ".avif", "gif": ".gif", "tiff": ".tif"}
@@ -43,7 +44,10 @@ _MODES = {
 }
 # JPEG decodes to 1/2, 1/4 or 1/8 by itself; twice as many pixels as are wanted leave the filter enough to do.
 _SPARE = 2
-_ORIENTATION, _EXIF_IFD, _MAKER_NOTE = 0x0112, 0x8769, 0x927C
+# Tags that describe how the source's pixels were stored, orientation among them; all others are about the picture.
+_STRUCTURE = {*range(254, 267), 273, 274, *range(277, 282), 284, 317, *range(320, 326), 330, 338, 339, 347}
+_STRUCTURE |= {*range(512, 522), 529, 530, 531, 532, 33723, 34377, 34675}
+_EXIF_IFD, _MAKER_NOTE = 0x8769, 0x927C
 _PIXELS_ACROSS, _PIXELS_DOWN = 0xA002, 0xA003
 _ARTIST, _COPYRIGHT = 0x013B, 0x8298
 _LONGEST_SEGMENT = 65_500
@@ -111,9 +115,8 @@ class Cutter:
     """A picture that windows are cut from. It is decoded once, unless a later window needs more of its pixels."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
         self._picture = open_picture(source)
-        self._header = self._picture.image
+        self._header = self._picture.stored()
         self._format = _written_as(self._header)
         self._lossless = _is_lossless(self._header)
         self._decoded: list[_Frame] = []
@@ -160,7 +163,7 @@ class Cutter:
         return self._decoded if animated else self._decoded[:1]
 
     def _decode(self, share: float) -> None:
-        image = self._header = open_picture(self._source).image
+        image = self._header = self._picture.stored()
         stored = image.size
         if _is_animated(image):
             count = getattr(image, "n_frames", 1)
@@ -320,7 +323,8 @@ def _exif(source: Image.Image, window: Image.Image) -> bytes | None:
         exif = source.getexif()
         if not exif:
             return None
-        exif.pop(_ORIENTATION, None)
+        for tag in _STRUCTURE & set(exif):
+            del exif[tag]
         details = exif.get_ifd(_EXIF_IFD)
         for tag, length in ((_PIXELS_ACROSS, window.width), (_PIXELS_DOWN, window.height)):
             if tag in details:

@@ -41,7 +41,7 @@ def demo(
 def _print(rows: "list[DemoRow]") -> None:
     from rich.table import Table
 
-    table = Table("photo", "size", "network ms", "all ms", "first peak (x, y)", "16:9 window keeps", "confidence")
+    table = Table("photo", "size", "network ms", "all ms", "first peak (x, y)", "16:9 window keeps", "over the middle")
     for row in rows:
         height, width = row.gaze.size
         times, peak = row.gaze.milliseconds, row.gaze.peaks(1)[0]
@@ -51,5 +51,5 @@ def _print(rows: "list[DemoRow]") -> None:
             f"{sum(times.values()):.1f}",
             f"({peak.x:.0f}, {peak.y:.0f})",
         ]
-        table.add_row(row.name, *cells, f"{row.crop.mass:.0%}", f"{row.crop.confidence:.2f}")
+        table.add_row(row.name, *cells, f"{row.crop.mass:.0%}", f"{100 * row.crop.gain:+.0f}")
     console.print(table)
