@@ -7,7 +7,6 @@ RUN python -m venv /opt/fastgaze && /opt/fastgaze/bin/pip install --no-cache-dir
 
 FROM python:3.12-slim
 COPY --from=build /opt/fastgaze /opt/fastgaze
-COPY examples /usr/share/fastgaze/examples
 RUN useradd --create-home --uid 10001 gaze
 USER gaze
 WORKDIR /home/gaze
@@ -15,4 +14,4 @@ ENV PATH=/opt/fastgaze/bin:$PATH PYTHONUNBUFFERED=1
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=3s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]
 ENTRYPOINT ["fastgaze"]
-CMD ["serve", "--host", "0.0.0.0", "--port", "8000", "--examples", "/usr/share/fastgaze/examples"]
+CMD ["serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -60,7 +60,7 @@ def test_half_precision_storage_halves_the_file(spec: GazeSpec, tmp_path: Path) 
 
 def test_a_batch_gives_what_single_images_give(tmp_path: Path) -> None:
     export_onnx(random_model(PLAIN), tmp_path / "m.onnx", Facts("m"))
-    engine = load(tmp_path / "m.onnx", threads=1).engine
+    engine = load(tmp_path / "m.onnx", threads=1)._engine
     images = np.random.default_rng(0).standard_normal((3, 3, 48, 64)).astype(np.float32)
     single = np.concatenate([engine(image[None]) for image in images])
     assert np.abs(engine(images) - single).max() < 1e-4

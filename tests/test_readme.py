@@ -1,16 +1,20 @@
 """The README: its Python runs, its shell lines are real verbs, its figures are the generated ones."""
 
+import json
 import re
-import runpy
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from experiments import readme
 from fastgaze.app.cli import app
-from fastgaze.runtime.zoo import models
+from fastgaze.app.demo import EXAMPLES
+from fastgaze.runtime.zoo import default_name
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -20,37 +24,51 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
 
 
-@pytest.mark.skipif(not models(), reason="no trained model is bundled yet")
-def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a reader, who has a photograph and nothing else."""
+    shutil.copy(EXAMPLES / "astronaut.jpg", tmp_path / "photo.jpg")
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_first_screen_holds_what_a_visitor_needs() -> None:
+    screen = README.splitlines()[:30]
+    for wanted in (
+        "docs/images/strip.png",
+        "pip install fastgaze",
+        "fastgaze predict",
+        "import fastgaze",
+        "times out of 100",
+    ):
+        assert any(wanted in line for line in screen), wanted
+    assert "| parameters |" not in README, "the table of models is in docs/models.md"
+
+
+def test_python_blocks_run(reader: Path) -> None:
     for block in _blocks("python"):
         exec(compile(block, "README.md", "exec"), {})
-    assert (tmp_path / "astronaut.gaze.png").is_file()
+    assert (reader / "photo.gaze.png").is_file()
 
 
-@pytest.mark.skipif(not models(), reason="no trained model is bundled yet")
-def test_fastgaze_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    monkeypatch.chdir(tmp_path)
+def test_fastgaze_lines_run(reader: Path) -> None:
     lines = [line for block in _blocks("sh") for line in block.splitlines() if line.startswith("fastgaze ")]
     assert lines
     for line in lines:
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        result = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
         assert result.exit_code == 0, f"{line}: {result.output}"
-    assert list((tmp_path / "crops").iterdir())
+    assert (reader / "photo.gaze.png").is_file()
+    assert len(list((reader / "crops").iterdir())) == 2
 
 
 def test_make_targets_and_verbs_that_are_named_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, flags=re.M):
         assert re.search(rf"^{target}:", makefile, flags=re.M), target
-    verbs = {
-        verb for cell in re.findall(r"^\| `fastgaze ([^|]*)\|", README, flags=re.M) for verb in re.findall(r"\w+", cell)
-    }
-    known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
-    assert verbs
-    assert verbs <= known
+    cells = re.findall(r"^\| `fastgaze ([^|]*)\|", README, flags=re.M)
+    named = {verb for cell in cells for verb in re.findall(r"[\w-]+", cell)}
+    command: Any = typer.main.get_command(app)
+    assert named == set(command.commands), "the table lists every verb"
 
 
 def test_extras_that_are_named_exist() -> None:
@@ -60,13 +78,19 @@ def test_extras_that_are_named_exist() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.skipif(not models(), reason="no trained model is bundled yet")
-def test_the_table_of_models_and_the_cards_are_the_generated_ones() -> None:
-    recipe = runpy.run_path(str(ROOT / "experiments" / "readme.py"))
-    assert recipe["with_table"](README) == README
-    cards = (ROOT / "docs" / "models.md").read_text()
-    assert recipe["with_cards"](cards) == cards
+def test_the_figures_the_table_of_models_and_the_cards_are_the_generated_ones() -> None:
+    assert readme.with_figures(README) == README
+    page = (ROOT / "docs" / "models.md").read_text()
+    assert readme.with_models(page) == page
+
+
+def test_the_figures_are_those_of_the_default_model() -> None:
+    assert json.loads(readme.AGREEMENT.read_text())["model"] == default_name()
+
+
+def test_a_time_is_the_median_of_the_runs_with_their_range() -> None:
+    assert str(readme.Times((4.0, 9.0, 5.0))) == "5.0 ms (4.0 to 9.0)"

@@ -19,7 +19,7 @@ from fastgaze.networks import create_model, save_checkpoint
     [("fastgaze", 2803, 91.745), ("densegaze", 7219, 32.276), ("deepgaze2", 5555, 239.069), ("lenet5", 580, 0.0046)],
 )
 def test_info_of_an_architecture(architecture: str, maps: int, gflop: float) -> None:
-    result = CliRunner().invoke(app, ["info", architecture, "--size", "480x640", "--json"])
+    result = CliRunner().invoke(app, ["info", architecture, "--size", "640x480", "--json"])
     facts = json.loads(result.stdout)
     assert facts["maps"] == maps
     assert facts["gflop"] == pytest.approx(gflop, abs=1e-3)
@@ -39,7 +39,7 @@ def test_info_of_a_checkpoint_and_of_an_exported_model(tmp_path: Path, bright_fi
 
 def test_without_json_it_is_a_table() -> None:
     result = CliRunner().invoke(app, ["info", "fastgaze"])
-    assert "2803 maps" in result.stdout
+    assert "2803 feature maps" in result.stdout
     assert "conv5_2" in result.stdout
 
 
@@ -51,7 +51,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "complaint"),
     [
         (["info", "nothing"], "no bundled model 'nothing'"),
-        (["info", "fastgaze", "--size", "big"], "'big' is not HEIGHTxWIDTH"),
+        (["info", "fastgaze", "--size", "big"], "'big' is not WIDTHxHEIGHT"),
         (["info", "fastgaze", "--sise", "1x1"], "No such option"),
         (["inform"], "No such command"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fastgaze.core.cost import flops
-from fastgaze.evaluation.bench import Setup, at_size, bench
+from fastgaze.evaluation.bench import BenchSetup, at_size, bench
 from fastgaze.networks import create_model, save_checkpoint
 from fastgaze.runtime.predictor import Predictor, load
 from tests.app.test_cli_pictures import run
@@ -50,7 +50,7 @@ def test_what_cannot_be_exported_is_refused(
     for arguments in (
         [tmp_path / "lenet.safetensors"],
         [tmp_path / "absent.safetensors"],
-        [checkpoint, "--to", "tflite"],
+        [checkpoint, "--out", "-"],
         [checkpoint, "--int8"],
         [checkpoint, "--int8", "--calibrate", tmp_path / "absent"],
     ):
@@ -59,7 +59,7 @@ def test_what_cannot_be_exported_is_refused(
 
 
 def test_bench_reports_what_was_promised(bright_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["bench", bright_file, "--size", "64x96", "--rounds", 3, "--no-cold", "--against", bright_file]
+    arguments = ["bench", bright_file, "--size", "96x64", "--rounds", 3, "--no-cold", "--against", bright_file]
     assert run(*arguments, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert {"median_ms", "p10_ms", "p90_ms", "cpu_ms", "gflop", "peak_share", "own_size", "against"} <= set(result)
@@ -71,12 +71,12 @@ def test_bench_reports_what_was_promised(bright_file: Path, capsys: pytest.Captu
     assert 0.2 < result["against"]["ratio"] < 5
     assert run(*arguments) == 0
     assert "times this model's time" in capsys.readouterr().out.replace("\n", " ")
-    assert run("bench", bright_file, "--size", "50x60") == 2
+    assert run("bench", bright_file, "--size", "60x50") == 2
 
 
 @pytest.mark.slow
 def test_bench_measures_fresh_processes(bright_file: Path) -> None:
-    result = bench(Setup(str(bright_file), (64, 96), rounds=3))
+    result = bench(BenchSetup(str(bright_file), (64, 96), rounds=3))
     assert 0 < result["cold_start_cpu_s"] < 3
     assert 20 < result["peak_rss_mb"] < 500
 
@@ -87,7 +87,7 @@ def test_a_forced_working_size_is_exact(bright: Predictor) -> None:
 
 
 def test_info_describes_an_exported_file(bright_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("info", bright_file, "--json", "--size", "240x320") == 0
+    assert run("info", bright_file, "--json", "--size", "320x240") == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["gflop"] == pytest.approx(flops(bright_model().spec, (240, 320)) / 1e9)
     assert facts["maps"] == 6

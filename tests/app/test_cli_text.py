@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastgaze.app.cli.common import note, progress
-from fastgaze.app.cli.workshop import print_result
+from fastgaze.app.cli.common import note, print_result, progress
 from fastgaze.onnx.write import Facts, export_onnx
 from tests.app.test_cli_pictures import run
 from tests.small_models import bright_model
@@ -61,7 +60,9 @@ def test_batch_names_its_output(
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (64, 48)).save(tmp_path / "photos" / "photo.png")
     assert run("batch", tmp_path / "photos", odd / "rows", "--model", bright_file, "--workers", 1) == 0
-    assert capsys.readouterr().out.startswith(f"{odd / 'rows'}: 1 images, 1 of them now, 0 with an error")
+    assert capsys.readouterr().out.startswith(
+        f"{odd / 'rows'}: 1 pictures, 1 of them done in this run, 0 with an error"
+    )
 
 
 @pytest.mark.parametrize("verb", [["info"], ["bench", "--size", "32x32", "--rounds", "3", "--no-cold"]])

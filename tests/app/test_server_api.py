@@ -92,7 +92,7 @@ def test_a_form_and_a_raw_body_give_the_same_answer(client: httpx.Client) -> Non
 
 def test_npy_is_the_log_density_that_the_library_gives(client: httpx.Client, models: list[Predictor]) -> None:
     content = encoded(picture())
-    for query, size in (({}, None), ({"size": "60x80"}, (60, 80))):
+    for query, size in (({}, None), ({"size": "80x60"}, (60, 80))):
         response = client.post("/v1/gaze", params={"format": "npy", **query}, content=content)
         found = np.load(io.BytesIO(response.content), allow_pickle=False)
         np.testing.assert_allclose(found, models[0].predict(content, size).log_density, atol=1e-5)
@@ -156,7 +156,7 @@ def test_the_size_of_the_map_sent_back_moves_no_peak_and_no_window(
 ) -> None:
     content = encoded(picture())
     plain = client.post("/v1/gaze", params={"ratio": "1:1"}, content=content).json()
-    query = {"ratio": "1:1", "size": "30x900", "heat": "true"}
+    query = {"ratio": "1:1", "size": "900x30", "heat": "true"}
     other = client.post("/v1/gaze", params=query, content=content).json()
     heat = base64.b64decode(other.pop("heat").removeprefix("data:image/png;base64,"))
     assert Image.open(io.BytesIO(heat)).size == (900, 30)

@@ -32,7 +32,7 @@ def test_a_sound_set_has_no_defects(tmp_path, data):
     convert(data, "npz", tmp_path / "set")
     report = check("auto", tmp_path / "set")
     assert (report.format, report.images, report.fixations, report.observers) == ("npz", 5, 30, 3)
-    assert report.sizes == {"96x128": 5}
+    assert report.sizes == {"128x96": 5}
     assert report.fixations_per_image == {"least": 6, "mean": 6, "most": 6}
     assert report.defects == []
     assert np.shape(report.center_bias) == (12, 16)
@@ -145,10 +145,10 @@ def test_the_command_prints_json_and_says_by_its_exit_code_whether_there_are_def
 
 def test_the_command_converts(tmp_path, data):
     convert(data, "npz", tmp_path / "set")
-    result = run("data", "convert", "auto", tmp_path / "set", "--to", "folder", "--out", tmp_path / "plain")
+    result = run("data", "convert", "auto", tmp_path / "set", "--format", "folder", "--out", tmp_path / "plain")
     assert result.exit_code == 0
     assert len(load("folder", tmp_path / "plain").x) == 30
-    assert "salicon" in run("data", "formats").stdout
+    assert "salicon" in run("data", "layouts").stdout
 
 
 def test_a_users_error_is_one_line_and_exit_code_two(tmp_path, capsys):

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BUNDLED = ROOT / "src" / "fastgaze" / "runtime" / "bundled"
 GUIDES = ("method.md", "train-your-own.md", "prune-your-own.md", "deploy.md")
-ROOMS = "data|models|pruning|training|evaluation|runtime|export|app"
+ROOMS = "core|data|networks|pruning|training|onnx|evaluation|runtime|app"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def quick(words: list[str]) -> list[str]:
     """The same command with 2 training steps on small images, pruning to what the small network can reach."""
     fast = {"--steps": "2", "--prune-to": "0.08"}
     words = [fast.get(words[i - 1], word) if i else word for i, word in enumerate(words)]
-    return [*words, "--size", "64x96", "--validation-share", "0.2"] if words[0] == "train" else words
+    return [*words, "--size", "96x64", "--validation-share", "0.2"] if words[0] == "train" else words
 
 
 @pytest.mark.parametrize("guide", [*GUIDES, "data.md", "batch.md", "server.md", "video.md"])

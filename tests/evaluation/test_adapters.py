@@ -5,7 +5,6 @@ import struct
 import numpy as np
 import pytest
 import torch
-from tests.small_models import PLAIN, random_model
 from torch.nn import functional as F
 
 from fastgaze.core.errors import ArgumentError, ModelError
@@ -14,6 +13,7 @@ from fastgaze.evaluation.models import CheckpointModel, Ensemble, open_model
 from fastgaze.networks.checkpoint import save_checkpoint
 from fastgaze.networks.factory import create_model
 from fastgaze.onnx.write import Facts, export_onnx
+from tests.small_models import PLAIN, random_model
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
 

@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 from PIL import Image
-from tests.small_models import bright_model
 from typer.testing import CliRunner
 
 from fastgaze.app.cli import app, main
@@ -17,6 +16,7 @@ from fastgaze.data.convert import convert
 from fastgaze.evaluation.protocols import METRICS
 from fastgaze.evaluation.submit import submit, to_8_bits
 from fastgaze.networks.checkpoint import save_checkpoint
+from tests.small_models import bright_model
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def checkpoint(tmp_path_factory):
 def test_evaluate_prints_json_with_the_protocol_and_a_row_for_each_image(tmp_path, small_set, checkpoint):
     convert(small_set, "npz", tmp_path / "set")
     arguments = ["evaluate", checkpoint, "--data", tmp_path / "set", "--protocol", "mit-legacy", "--json"]
-    result = CliRunner().invoke(app, [str(a) for a in [*arguments, "--size", "32x48", "--limit", 3, "--threads", 1]])
+    result = CliRunner().invoke(app, [str(a) for a in [*arguments, "--size", "48x32", "--limit", 3, "--threads", 1]])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["protocol"], found["center_bias"], found["size"], found["images"]) == (
@@ -134,8 +134,8 @@ def test_submit_writes_a_file_from_the_command_line(tmp_path, images, checkpoint
     [
         (["--protocol", "mit"], "no protocol"),
         (["--center-bias", "ours"], "no centre bias"),
-        (["--format", "coco"], "no data format"),
-        (["--size", "big"], "not HEIGHTxWIDTH"),
+        (["--layout", "coco"], "no data format"),
+        (["--size", "big"], "not WIDTHxHEIGHT"),
     ],
 )
 def test_a_users_error_is_one_line_and_exit_code_two(tmp_path, small_set, checkpoint, capsys, arguments, message):

@@ -103,6 +103,7 @@ def test_the_table_takes_the_beta_that_is_best_on_the_validation_digits() -> Non
 
 def test_sparse_cost_of_a_dense_network_is_its_flops() -> None:
     import lenet_mnist
+
     from fastgaze.networks import create_model
     from fastgaze.pruning import ChannelGraph, Flops
 

@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastgaze.runtime.batch.inputs import find_images
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.batch import BatchOptions, run
-from fastgaze.runtime.batch.job import Shard, open_job
+from fastgaze.runtime.batch.job import Shard, find_images, open_job
 from fastgaze.runtime.batch.local import _Pool
 from fastgaze.runtime.batch.store import Folder, legible
 from fastgaze.runtime.batch.work import DIED, Worker, WorkerSetup

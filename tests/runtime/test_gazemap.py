@@ -176,7 +176,7 @@ def seen(large: Picture) -> GazeMap:
 
 
 def test_all_positions_are_in_pixels_of_the_picture_whatever_the_size_of_the_map(
-    seen: GazeMap, bright: Predictor
+    bright: Predictor,
 ) -> None:
     picture = np.full((900, 1200, 3), 30, np.uint8)
     picture[200:400, 300:500] = 240

@@ -71,8 +71,8 @@ def test_batch_writes_rows_and_says_how_many(
         Image.new("RGB", (64, 48), (index, 0, 0)).save(tmp_path / "photos" / f"{index}.png")
     (tmp_path / "photos" / "bad.png").write_text("")
     rows = tmp_path / "rows"
-    arguments = ("batch", tmp_path / "photos", rows, "--model", bright_file, "--workers", 1, "--density", "6x8")
-    assert _run(*arguments, "--ratios", "1:1", "--json") == 0
+    arguments = ("batch", tmp_path / "photos", rows, "--model", bright_file, "--workers", 1, "--size", "8x6")
+    assert _run(*arguments, "--ratio", "1:1", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["images"], report["done"], report["errors"]) == (4, 4, 1)
     table = pq.read_table(rows)
@@ -84,9 +84,9 @@ def test_batch_writes_rows_and_says_how_many(
     ("arguments", "message"),
     [
         (("video", "none.mp4", "out.mp4"), "no video file"),
-        (("roi", "none.mp4", "--format", "x265"), "no format"),
+        (("roi", "none.mp4", "--format", "x265"), "'x265' is not one of"),
         (("roi", "none.mp4", "--range", "8"), "LOW:HIGH"),
-        (("batch", "none", "out", "--engine", "spark"), "no runner"),
+        (("batch", "none", "out", "--runner", "spark"), "'spark'"),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_exit_code_2(

@@ -150,7 +150,7 @@ def test_the_verb_fine_tunes_a_model_and_says_what_is_missing(
 ) -> None:
     onnx = tmp_path / "start.onnx"
     export_onnx(tiny_model(), onnx, Facts("start"))
-    arguments = ["train", "--data", study, "--start", onnx, "--out", tmp_path / "run", "--size", "64x96"]
+    arguments = ["train", "--data", study, "--start", onnx, "--out", tmp_path / "run", "--size", "96x64"]
     assert run(*arguments, "--steps", 20, "--learning-rate", 0.01, "--json") == 0
     facts = json.loads(capsys.readouterr().out)
     assert load_checkpoint(facts["checkpoint"])[0].spec == tiny_model().spec
@@ -181,7 +181,7 @@ def test_a_new_student_starts_from_a_backbone(study: Path, tmp_path: Path, capsy
         tmp_path / "v.safetensors",
     )  # type: ignore
     backbone = ["--architecture", "fastgaze", "--backbone", tmp_path / "v.safetensors"]
-    arguments = ["train", "--data", study, *backbone, "--out", tmp_path / "run", "--size", "32x48", "--batch", 2]
+    arguments = ["train", "--data", study, *backbone, "--out", tmp_path / "run", "--size", "48x32", "--batch", 2]
     assert run(*arguments, "--steps", 1, "--json") == 0
     _, record = load_checkpoint(json.loads(capsys.readouterr().out)["checkpoint"])
     assert record["backbone"] == "v.safetensors"

@@ -1,4 +1,4 @@
-"""The demo page: photographs, their heat maps and crops, in one folder that opens in a browser."""
+"""The demo: photographs, their heat maps and crops, and one page that shows them in a browser."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,14 @@ from urllib.parse import quote
 from PIL import Image, ImageDraw
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import replacing
 from fastgaze.core.pictures import cut, open_picture
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.predictor import Predictor
 
 EXAMPLES = Path(__file__).parent / "server" / "examples"
+"""Photographs that come with the package; the web page offers them too."""
 RATIO = "16:9"
 _RESULTS = (".gaze.jpg", ".crop.jpg")
 
@@ -32,19 +34,19 @@ figcaption { grid-column: 1 / -1 }
 @media (max-width: 40rem) { figure { grid-template-columns: 1fr } }
 </style>
 <h1>Where people look</h1>
-<p>Model $model, $gflop GFLOP a picture. Photo, heat map, and the $ratio window that keeps most attention.</p>
+<p>Each row shows a photo, where people look in it, and the $ratio window that keeps the most attention,
+as predicted by $model.</p>
 $figures
 </html>
 """)
 _FIGURE = Template("""<figure>
 <img src="$photo" alt="$name"><img src="$overlay" alt="heat map of $name"><img src="$crop" alt="crop of $name">
-<figcaption><b>$name</b>: $milliseconds ms. The $ratio window keeps $mass of the attention,
-$gain compared with the middle.</figcaption>
+<figcaption><b>$name</b>: predicted in $milliseconds ms. The $ratio window keeps $mass of the attention.</figcaption>
 </figure>""")
 
 
 @dataclass(frozen=True)
-class DemoRow:
+class DemoPhoto:
     """One photograph of the demo."""
 
     name: str
@@ -52,43 +54,43 @@ class DemoRow:
     crop: Crop
 
     def to_json(self) -> dict[str, Any]:
-        """What ``fastgaze demo --json`` prints of it."""
+        """What ``fastgaze demo --json`` prints about it."""
         return {"photo": self.name} | self.gaze.to_json() | {"crop": self.crop.to_json()}
 
 
 def photographs(folder: Path) -> list[Path]:
-    """The JPEG files of a folder, by name, without the results of an earlier demo."""
+    """The JPEG files of a folder, sorted by name, without the results of an earlier demo."""
     found = sorted(path for path in folder.glob("*.jpg") if not path.name.endswith(_RESULTS))
     if not found:
-        raise ArgumentError(f"no .jpg photographs in {folder}; give a folder with --images")
+        raise ArgumentError(f"{folder} holds no .jpg photographs; give a folder that does")
     return found
 
 
-def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[DemoRow]:
-    """Predict ``photos`` and write pictures and ``index.html`` into ``out``, which must not be the photographs' own."""
+def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[DemoPhoto]:
+    """Predict ``photos`` and write pictures and ``index.html`` into ``out``, which must not be their own folder."""
     out.mkdir(parents=True, exist_ok=True)
     for photo in photos:
         copy = out / f"{photo.stem}.jpg"
         if copy.exists() and copy.samefile(photo):
-            raise ArgumentError(f"a demo in {out} would replace the photograph {photo}; give another folder with --out")
-    predictor.predict(photos[0])  # the first call allocates; the times shown are those of a warm model
+            raise ArgumentError(f"a demo in {out} would replace the photograph {photo}; give another folder")
+    predictor.predict(photos[0])  # the first call allocates memory; the times shown are those of a warm model
     rows = [_row(predictor, photo, out) for photo in photos]
     figures = "\n".join(_figure(row) for row in rows)
-    gflop = predictor.card.gflop_working
-    page = _PAGE.substitute(model=escape(predictor.name), gflop=f"{gflop:.2f}", ratio=RATIO, figures=figures)
-    (out / "index.html").write_text(page, encoding="utf-8")
+    page = _PAGE.substitute(model=escape(predictor.name), ratio=RATIO, figures=figures)
+    with replacing(out / "index.html") as part:
+        part.write_text(page, encoding="utf-8")
     return rows
 
 
-def _row(predictor: Predictor, photo: Path, out: Path) -> DemoRow:
+def _row(predictor: Predictor, photo: Path, out: Path) -> DemoPhoto:
     opened = open_picture(photo)
     gaze = predictor.look(opened, opened.size).at()
     crop = gaze.crop(RATIO)[0]
     picture = opened.rgb()
-    picture.save(out / f"{photo.stem}.jpg", quality=90)
-    gaze.overlay().save(out / f"{photo.stem}.gaze.jpg", quality=90)
-    _with_window(picture, crop).save(out / f"{photo.stem}.crop.jpg", quality=90)
-    return DemoRow(photo.stem, gaze, crop)
+    for suffix, shown in ((".jpg", picture), (".gaze.jpg", gaze.overlay()), (".crop.jpg", _with_window(picture, crop))):
+        with replacing(out / f"{photo.stem}{suffix}") as part:
+            shown.save(part, quality=90)
+    return DemoPhoto(photo.stem, gaze, crop)
 
 
 def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
@@ -101,7 +103,7 @@ def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
     return shown
 
 
-def _figure(row: DemoRow) -> str:
+def _figure(row: DemoPhoto) -> str:
     name, file = escape(row.name, quote=True), quote(row.name)
     return _FIGURE.substitute(
         name=name,
@@ -111,5 +113,4 @@ def _figure(row: DemoRow) -> str:
         milliseconds=f"{sum(row.gaze.milliseconds.values()):.1f}",
         ratio=RATIO,
         mass=f"{row.crop.mass:.0%}",
-        gain=f"{100 * row.crop.gain:+.0f} points",
     )

@@ -1,60 +1,90 @@
-"""``fastgaze batch``: many images into Parquet, on this machine or on Ray."""
+"""``fastgaze batch``: many pictures into Parquet files, on this machine or on a Ray cluster."""
 
 from typing import Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import print_json, progress, say
+from fastgaze.app.cli import common
 from fastgaze.core.sizes import parse_size
 
 
 def batch(
-    source: Annotated[str, typer.Argument(metavar="INPUT", help="A folder, glob, list (.txt), .parquet or URL.")],
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="A folder for Parquet files, or its URL.")],
-    engine: Annotated[str, typer.Option(help="local: processes on this machine. ray: Ray Data.")] = "local",
-    workers: Annotated[int | None, typer.Option(help="Processes or actors, one core each; all cores.")] = None,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster: auto, or ray://host:10001.")] = None,
-    model: Annotated[str | None, typer.Option(help="A bundled model or an .onnx file.")] = None,
-    ratios: Annotated[str, typer.Option(help="Ratios of the crop windows, separated by commas.")] = "1:1,16:9",
-    crops: Annotated[int, typer.Option(help="The most windows a ratio.")] = 1,
-    peaks: Annotated[int, typer.Option(help="The most peaks an image.")] = 3,
-    density: Annotated[str | None, typer.Option(help="Keep a log density of WIDTHxHEIGHT.")] = None,
-    shard: Annotated[int, typer.Option(help="Images a file.")] = 256,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="A folder, a glob, a list (.txt), a .parquet file or a URL of one of these.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="Folder for the Parquet files, or its URL.", show_default=False)
+    ],
+    runner: Annotated[str, typer.Option(help="local (processes on this machine) or ray (Ray Data).")] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Pictures worked on at once, one core each. By default as many as there are cores."),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a running Ray cluster: auto, or ray://HOST:10001.")
+    ] = None,
+    model: common.Model = None,
+    ratio: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WIDTH:HEIGHT",
+            help="Shape of the crop windows. Repeat it for several. By default 1:1 and 16:9.",
+            show_default=False,
+        ),
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to store for a ratio.")
+    ] = 1,
+    peaks: Annotated[int, typer.Option(min=1, max=64, help="The most peaks to store for a picture.")] = 3,
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="WIDTHxHEIGHT", help="Also store the log density, at this size.", show_default=False),
+    ] = None,
+    shard: Annotated[int, typer.Option(min=1, max=100_000, help="Pictures per Parquet file.")] = 256,
+    json: common.Json = False,
 ) -> None:
-    """Peaks, crop windows and log densities of many images; started again it goes on where it was."""
+    """Store the peaks, crop windows and log densities of many pictures in Parquet files.
+
+    A job that was interrupted continues where it stopped when it is started again with the same arguments.
+    """
     from fastgaze.runtime.batch import BatchOptions, run
 
     wanted = BatchOptions(
-        ratios=tuple(ratio.strip() for ratio in ratios.split(",")),
+        ratios=tuple(ratio or ("1:1", "16:9")),
         peaks=peaks,
-        crops=crops,
-        density=None if density is None else parse_size(density),
+        crops=candidates,
+        density=None if size is None else parse_size(size),
         shard=shard,
     )
-    with progress() as bar:
-        task = bar.add_task("images", total=None)
+    with common.progress() as bar:
+        task = bar.add_task("pictures", total=None)
         summary = run(
             source,
             output,
             model,
             wanted,
-            engine,
+            runner,
             workers,
             address,
             progress=lambda done, total, _: bar.update(task, completed=done, total=total),
         )
     if json:
-        print_json(summary.to_json())
+        common.print_json(summary.to_json())
     else:
         _print(summary.to_json())
 
 
 def _print(facts: dict[str, Any]) -> None:
-    say(
-        f"{facts['output']}: {facts['images']} images, {facts['done']} of them now, {facts['errors']} with an error, "
-        f"{facts['images_per_second']:.1f} images a second with {facts['workers']} {facts['runner']} workers"
+    common.report(
+        f"{facts['output']}: {facts['images']} pictures, {facts['done']} of them done in this run, "
+        f"{facts['errors']} with an error; {facts['images_per_second']:.1f} pictures per second "
+        f"with {facts['workers']} {facts['runner']} workers"
     )
     steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_image"].items())
     if steps:
-        say(f"milliseconds of a worker an image: {steps}")
+        common.report(f"milliseconds per picture in a worker: {steps}")

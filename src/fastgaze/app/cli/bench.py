@@ -4,34 +4,48 @@ from typing import Annotated, Any
 
 import typer
 
-from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import limit_blas, print_json, say
+from fastgaze.app.cli import common
 from fastgaze.core.sizes import parse_size
 
 
 def bench(
-    model: Annotated[str | None, typer.Argument(help="A bundled model or an .onnx file; the default model.")] = None,
-    size: Annotated[str, typer.Option(help="Picture and network input, WIDTHxHEIGHT, multiples of 16.")] = "512x384",
-    threads: pictures.Threads = 1,
-    engine: pictures.EngineName = "onnxruntime",
-    rounds: Annotated[int, typer.Option(min=3, help="Interleaved rounds.")] = 30,
-    against: Annotated[str | None, typer.Option(help="A second model, measured in the same rounds.")] = None,
-    cold: Annotated[bool, typer.Option(help="Measure fresh processes too.")] = True,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{common.MODEL_HELP} By default the default model.", autocompletion=common.complete_models
+        ),
+    ] = None,
+    size: Annotated[
+        str,
+        typer.Option(metavar="WIDTHxHEIGHT", help="Size of the picture and of the network's input, multiples of 16."),
+    ] = "512x384",
+    threads: common.Threads = 1,
+    engine: common.Engine = "onnxruntime",
+    rounds: Annotated[int, typer.Option(min=3, help="Number of interleaved rounds.")] = 30,
+    against: Annotated[
+        str | None,
+        typer.Option(help="A second model, measured in the same rounds.", autocompletion=common.complete_models),
+    ] = None,
+    cold: Annotated[bool, typer.Option(help="Measure fresh processes as well.")] = True,
+    json: common.Json = False,
 ) -> None:
-    """Milliseconds, share of the core's peak, cold start and memory; with --against the ratio of two models."""
-    limit_blas(threads)
+    """Measure the time of a prediction, the share of the core's peak that it reaches, cold start and memory.
+
+    With --against, print the ratio of the times of two models.
+    """
+    common.limit_blas(threads)
     from fastgaze.evaluation.bench import BenchSetup
     from fastgaze.evaluation.bench import bench as measure
 
     result = measure(BenchSetup(model, parse_size(size), engine, threads, rounds), against, cold)
     if json:
-        print_json(result)
+        common.print_json(result)
     else:
         _print(result)
 
 
 def _print(result: dict[str, Any]) -> None:
+    say = common.say
     say(
         f"{result['model']} on {result['engine']}, {result['threads']} thread(s), {result['rounds']} rounds, "
         f"network input {_size(result['size'])}"
@@ -40,11 +54,10 @@ def _print(result: dict[str, Any]) -> None:
     rate, peak, share = result["gflop_per_s"], result["peak_gflop_per_s"], result["peak_share"]
     say(f"  network {rate:.0f} GFLOP/s, {share:.0%} of the {peak:.0f} that a large matrix product reached meanwhile")
     own = result["own_size"]
-    say(
-        f"  at its own working size {_size(own['working_size'])}: {_time(own)}, {_split(own)}, {own['gflop']:.2f} GFLOP"
-    )
+    place = _size(own["working_size"])
+    say(f"  at its own working size {place}: {_time(own)}, {_split(own)}, {own['gflop']:.2f} GFLOP")
     if "cold_start_s" in result:
-        say(f"  fresh process: {result['cold_start_s']:.2f} s, {result['peak_rss_mb']:.0f} MB at most")
+        say(f"  fresh process: {result['cold_start_s']:.2f} s, at most {result['peak_rss_mb']:.0f} MB")
     if "against" in result:
         other = result["against"]
         spread = f"{other['p10_ratio']:.2f} to {other['p90_ratio']:.2f}"

@@ -1,42 +1,140 @@
-"""What several verbs share: threads, sizes, JSON, lines of text, tables and progress."""
+"""What several verbs share: options, threads, JSON, lines of text and progress."""
 
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typer.core import TyperCommand, TyperOption
 
 # Names and paths are printed as they are: rich would take [b] for a style and :b: for a picture, in tables too.
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
+STANDARD_STREAM = "-"
+"""Instead of a path: stdin for what is read, stdout for what is written."""
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """Bundled models and .onnx files that begin with ``incomplete``, for the shell's completion."""
+    from fastgaze.runtime.zoo import read_index
+
+    names = [str(facts["name"]) for facts in read_index()["models"]]
+    folder = Path(incomplete).parent if incomplete else Path()
+    files = [str(path) for path in folder.glob("*") if path.suffix == ".onnx" or path.is_dir()]
+    return sorted(name for name in (*names, *files) if name.startswith(incomplete))
+
+
+def complete_engines(incomplete: str) -> list[str]:
+    """Names of inference engines that begin with ``incomplete``."""
+    from fastgaze.runtime.engines import ENGINES
+
+    return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+def refuse_stdout(path: Path | None) -> Path | None:
+    """The callback of ``--out`` where a file or a folder is needed."""
+    if path is not None and str(path) == STANDARD_STREAM:
+        raise typer.BadParameter("this verb cannot write to stdout (-); give a path.")
+    return path
+
+
+MODEL_HELP = "Name of a bundled model, or path of an .onnx file."
+Model = Annotated[str | None, typer.Option(help=MODEL_HELP, autocompletion=complete_models)]
+ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, autocompletion=complete_models, show_default=False)]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine", help="Inference engine: onnxruntime, openvino or openvino-bf16.", autocompletion=complete_engines
+    ),
+]
+Threads = Annotated[int, typer.Option(min=1, max=1024, help="Threads that compute one prediction.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+OutFolder = Annotated[
+    Path, typer.Option("--out", help="Folder for the results.", callback=refuse_stdout, show_default=False)
+]
+OutFile = Annotated[Path, typer.Option("--out", help="File to write.", callback=refuse_stdout, show_default=False)]
+
+
+class Verb(TyperCommand):
+    """A verb of the command line. Every one has ``--quiet``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The verb's own parameters, ``--quiet``, and ``--help``."""
+        *own, help_option = super().get_params(ctx)
+        return [*own, _QUIET, help_option]
+
+
+def _be_quiet(context: object, parameter: object, wanted: bool) -> None:  # noqa: ARG001  # what a callback is given
+    err.quiet = err.quiet or wanted
+
+
+_QUIET = TyperOption(
+    param_decls=["--quiet", "-q"],
+    is_flag=True,
+    default=False,
+    expose_value=False,
+    callback=_be_quiet,
+    help="Leave out progress, notes and the list of written files.",
+)
+
+
+def is_quiet() -> bool:
+    """Whether ``--quiet`` was given."""
+    return err.quiet
+
 
 def limit_blas(threads: int | None) -> None:
-    """Threads of numpy's own matrix products, None: as they are. It reads them once: call this before its import."""
+    """Set the threads of numpy's own matrix products; None leaves them as they are.
+
+    numpy reads the setting once, so this has to be called before its first import.
+    """
     if threads is not None:
         os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)))
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; NaN and infinity are refused rather than written as invalid JSON."""
+    """Print one JSON document on stdout; NaN and infinity are refused rather than written as invalid JSON."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def say(text: str) -> None:
-    """A line on stdout as it is: no markup, and as long as it is, so that it can be copied."""
+    """Print a line of the result on stdout: without markup, and never broken, so that it can be copied."""
     out.print(text, soft_wrap=True)
 
 
+def report(text: str) -> None:
+    """Print a line on stdout about what was done, unless ``--quiet`` was given."""
+    if not is_quiet():
+        say(text)
+
+
 def note(text: str) -> None:
-    """``say`` on stderr: what goes along with the results."""
+    """Print a line on stderr that accompanies the results, unless ``--quiet`` was given."""
     err.print(text, soft_wrap=True)
 
 
+def print_result(facts: dict[str, object], json: bool) -> None:
+    """Print facts as JSON, or one per line."""
+    if json:
+        print_json(facts)
+    else:
+        for key, value in facts.items():
+            say(f"{key}: {value}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """``["a", "b", "c"]`` -> ``"a, b or c"``."""
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
 def progress() -> Progress:
-    """A progress bar on stderr with count, time used and time left; silent when stderr is no terminal."""
+    """A progress bar on stderr with count, time used and time left; invisible when stderr is not a terminal."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -44,7 +142,7 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=err,
-        disable=not err.is_terminal,
+        disable=is_quiet() or not err.is_terminal,
         # rich would send stdout to this bar's console, so results meant for a file or a pipe would land on stderr.
         redirect_stdout=sys.stdout.isatty(),
     )

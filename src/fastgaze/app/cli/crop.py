@@ -1,35 +1,45 @@
 """``fastgaze crop``: the best windows of a ratio."""
 
+import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import print_json
+from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import replacing
 
 if TYPE_CHECKING:
     from fastgaze.core.pictures import Picture
     from fastgaze.runtime.crop import Crop
 
-Ratio = Annotated[list[str], typer.Option(help="Width:height, such as 16:9; repeat it for several.")]
-
 
 def crop(
     images: pictures.Images,
-    ratio: Ratio,
-    candidates: Annotated[int, typer.Option("-n", "--candidates", min=1, max=64, help="Windows for each ratio.")] = 3,
-    out: Annotated[Path | None, typer.Option(help="Folder for the cropped files; without it none is written.")] = None,
-    model: pictures.Model = None,
-    threads: pictures.Threads = 1,
-    engine: pictures.EngineName = "onnxruntime",
+    ratio: Annotated[
+        list[str],
+        typer.Option(
+            metavar="WIDTH:HEIGHT", help="Shape of the window, such as 16:9. Repeat it for several.", show_default=False
+        ),
+    ],
+    candidates: Annotated[
+        int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to list for a ratio.")
+    ] = 3,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the cropped pictures, or - for stdout. Without it, none is written."),
+    ] = None,
+    model: common.Model = None,
+    threads: common.Threads = 1,
+    engine: common.Engine = "onnxruntime",
     center_bias: pictures.Bias = "model",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: common.Json = False,
 ) -> None:
-    """Best windows of a ratio by the attention they keep, with alternatives, confidence and focal point.
+    """Find the windows that keep the most attention, best first.
 
-    With --out the best window of each ratio is written as NAME.16x9.png or in the picture's own format.
+    With --out, the best window of each ratio is written as NAME.16x9.jpg for a JPEG and as NAME.16x9.png otherwise.
     """
     predictor = pictures.load_model(model, engine, threads)
     from fastgaze.core.pictures import open_picture
@@ -37,49 +47,68 @@ def crop(
 
     for text in ratio:
         parse_ratio(text)
-    if out is None and not json and "-" in images and len(images) > 1:
-        raise ArgumentError("one picture can come through a pipe; give --out DIR or --json for more")
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out)
+    piped = out is not None and pictures.goes_to_stdout(jobs, out, json)
+    if piped:
+        _check_pipe(jobs, ratio)
 
     def work(job: pictures.Job) -> dict[str, Any]:
         picture = open_picture(job.source)
-        cutting = out is not None and job.stem is not None
-        gaze = predictor.look(picture, picture.size if cutting else None).at(None, bias)
+        gaze = predictor.look(picture, None if out is None else picture.size).at(None, bias)
         found = {text: gaze.crop(text, candidates) for text in ratio}
-        written = (
-            []
-            if out is None or job.stem is None
-            else _write(picture, job.stem, {t: c[0].box for t, c in found.items()})
-        )
-        if not json:
+        best = {text: crops[0].box for text, crops in found.items()}
+        written = [] if out is None or job.stem is None else _write(picture, job.stem, best)
+        if piped:
+            sys.stdout.buffer.write(next(iter(_cut(picture, best).values()))[1])
+            sys.stdout.buffer.flush()
+        elif not json:
+            show = common.report if written else common.say
             for text, crops in found.items():
                 for candidate in crops:
-                    typer.echo(pictures.printable(f"{job.label} {text}: {_line(candidate)}"))
+                    show(pictures.printable(f"{job.label} {text}: {_line(candidate)}"))
         facts = gaze.to_json(ratios=ratio, n=candidates) if json else {}
         return {"image": job.label, **facts, "written": written}
 
     results, failures = pictures.run_jobs(jobs, work, "crop")
     if json:
-        print_json(results)
+        common.print_json(results)
     pictures.finish(len(jobs), failures)
 
 
+def _check_pipe(jobs: list[pictures.Job], ratios: list[str]) -> None:
+    if len(jobs) > 1 or len(ratios) > 1:
+        raise ArgumentError(
+            f"stdout takes one picture in one ratio, not {len(jobs)} in {len(ratios)}; give a folder with --out"
+        )
+    pictures.refuse_terminal("a picture", "or leave out --out to list the windows")
+
+
 def _write(picture: "Picture", stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
+    written = []
+    for text, (suffix, content) in _cut(picture, boxes).items():
+        path = stem.with_name(f"{stem.name}.{text.replace(':', 'x').replace('/', 'x').strip()}{suffix}")
+        with replacing(path) as part:
+            part.write_bytes(content)
+        written.append(str(path))
+    return written
+
+
+def _cut(picture: "Picture", boxes: dict[str, tuple[int, int, int, int]]) -> dict[str, tuple[str, bytes]]:
+    """Suffix and bytes of the window of each ratio."""
     from fastgaze.core.pictures import cut
 
     photo = picture.rgb()
-    suffix = ".jpg" if picture.format in ("JPEG", "MPO") else ".png"
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    written = []
+    is_jpeg = picture.format in ("JPEG", "MPO")
+    windows = {}
     for text, box in boxes.items():
-        path = stem.with_name(f"{stem.name}.{text.replace(':', 'x').replace('/', 'x').strip()}{suffix}")
-        if suffix == ".jpg":
-            cut(photo, box).save(path, quality=92)
+        buffer = io.BytesIO()
+        if is_jpeg:
+            cut(photo, box).save(buffer, "JPEG", quality=92)
         else:
-            cut(photo, box).save(path)
-        written.append(str(path))
-    return written
+            cut(photo, box).save(buffer, "PNG")
+        windows[text] = (".jpg" if is_jpeg else ".png", buffer.getvalue())
+    return windows
 
 
 def _line(crop: "Crop") -> str:

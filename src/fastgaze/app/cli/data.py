@@ -1,4 +1,4 @@
-"""``fastgaze data``: check, convert and list the forms of data sets."""
+"""``fastgaze data``: check and convert data sets, and list the layouts that can be read."""
 
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import note, print_json, progress, say
+from fastgaze.app.cli.common import Json, OutFolder, Verb, note, print_json, print_result, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fastgaze.data.check import DataReport
 
-app = typer.Typer(help="Data sets of images and fixations.", no_args_is_help=True)
+app = typer.Typer(help="Check and convert data sets of images and fixations.", no_args_is_help=True)
+Layout = Annotated[
+    str,
+    typer.Argument(help="Layout of the data, or auto; `fastgaze data layouts` lists them.", show_default=False),
+]
+Folder = Annotated[Path, typer.Argument(help="Folder of the data set.", show_default=False)]
 _SHADES = " .:-=+*#%@"
 _SHOWN = 20
 
@@ -25,18 +30,21 @@ def _tracker(description: str) -> "Iterator[Callable[[Iterable[int]], Iterable[i
         yield lambda items: bar.track(list(items), description=description)
 
 
-@app.command("check")
+@app.command("check", cls=Verb)
 def check(
-    format: Annotated[str, typer.Argument(help="Layout of the data, or auto; `fastgaze data formats` lists them.")],
-    path: Annotated[Path, typer.Argument(help="Folder of the data set.")],
+    layout: Layout,
+    path: Folder,
     quick: Annotated[bool, typer.Option("--quick", help="Read only the headers of the images.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
-    """Counts, sizes, fixations per image, centre bias and every defect; exit code 1 if there is one."""
+    """Count images and fixations, show sizes and centre bias, and list every defect.
+
+    The exit code is 1 if there is a defect.
+    """
     from fastgaze.data.check import check as run
 
     with _tracker("check") as track:
-        report = run(format, path, pixels=not quick, track=track)
+        report = run(layout, path, pixels=not quick, track=track)
     if json:
         print_json(report.to_json())
     else:
@@ -45,27 +53,33 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command("convert")
+@app.command("convert", cls=Verb)
 def convert(
-    format: Annotated[str, typer.Argument(help="Layout of the data, or auto.")],
-    path: Annotated[Path, typer.Argument(help="Folder of the data set.")],
-    out_path: Annotated[Path, typer.Option("--out", help="New folder.")],
-    to: Annotated[str, typer.Option(help="npz, folder or hdf5.")] = "npz",
-    longest: Annotated[int | None, typer.Option(min=16, help="Scale images down to this longer side.")] = None,
+    layout: Layout,
+    path: Folder,
+    out_folder: OutFolder,
+    format: Annotated[str, typer.Option(help="What to write: npz, folder or hdf5.")] = "npz",
+    longest: Annotated[
+        int | None, typer.Option(min=16, help="Scale images down to this many pixels on their longer side.")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Write a data set in another form; images are copied (npz, folder) or referred to (hdf5)."""
+    """Write a data set in another layout.
+
+    Images are copied (npz, folder) or referred to (hdf5).
+    """
     from fastgaze.data.convert import convert as run
     from fastgaze.data.formats import load
 
-    data = load(format, path)
+    data = load(layout, path)
     with _tracker("convert") as track:
-        run(data, to, out_path, longest=longest, track=track)
-    say(f"{len(data)} images, {len(data.x)} points -> {out_path} ({to})")
+        run(data, format, out_folder, longest=longest, track=track)
+    print_result({"images": len(data), "fixations": len(data.x), "layout": format, "out": str(out_folder)}, json)
 
 
-@app.command("formats")
-def formats(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """The layouts that can be read."""
+@app.command("layouts", cls=Verb)
+def layouts(json: Json = False) -> None:
+    """List the layouts that can be read."""
     from fastgaze.data.formats import LAYOUTS
 
     if json:
@@ -81,7 +95,7 @@ def _print_report(report: "DataReport") -> None:
     say(f"per image: least {per_image['least']:g}, mean {per_image['mean']:.1f}, most {per_image['most']:g}")
     say(f"observers: {report.observers or 'pooled'}; images without fixations: {report.images_without_fixations}")
     shown = [f"{size} ({number})" for size, number in list(report.sizes.items())[:8]]
-    say(f"sizes, height x width: {', '.join(shown)}{', ...' if len(report.sizes) > 8 else ''}")
+    say(f"sizes: {', '.join(shown)}{', ...' if len(report.sizes) > 8 else ''}")
     if report.center_bias:
         say("centre bias:")
         top = max(map(max, report.center_bias))

@@ -5,51 +5,56 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import limit_blas, print_json
-from fastgaze.app.cli.common import out as console
+from fastgaze.app.cli import common, pictures
+from fastgaze.core.sizes import format_size
 
 if TYPE_CHECKING:
-    from fastgaze.app.demo import DemoRow
+    from fastgaze.app.demo import DemoPhoto
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for pictures and index.html.")] = Path("demo"),
-    images: Annotated[Path | None, typer.Option(help="Folder of .jpg photographs in place of the examples.")] = None,
-    model: pictures.Model = None,
-    threads: pictures.Threads = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Folder for the pictures and index.html.", callback=common.refuse_stdout)
+    ] = Path("demo"),
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of .jpg photographs to use instead of the examples.", show_default=False)
+    ] = None,
+    model: common.Model = None,
+    threads: common.Threads = 1,
+    json: common.Json = False,
 ) -> None:
-    """Predict the example photographs, print a table and leave overlays and one HTML page."""
-    limit_blas(threads)
+    """Predict the example photographs, print a table, and write overlays and one HTML page."""
+    common.limit_blas(threads)
     from fastgaze.runtime.zoo import models
 
     if model is None and not models():
-        typer.echo("no trained model is bundled yet, so there is nothing to show; give one with --model FILE.onnx")
+        common.say("no trained model is bundled yet, so there is nothing to show; give one with --model FILE.onnx")
         return
     predictor = pictures.load_model(model, "onnxruntime", threads)
     from fastgaze.app.demo import EXAMPLES, make_demo, photographs
 
-    rows = make_demo(predictor, photographs(images or EXAMPLES), out)
+    rows = make_demo(predictor, photographs(images or EXAMPLES), out_folder)
     if json:
-        print_json([row.to_json() for row in rows])
+        common.print_json([row.to_json() for row in rows])
         return
     _print(rows)
-    typer.echo(f"open {out / 'index.html'}")
+    common.report(f"open {out_folder / 'index.html'} in a browser")
 
 
-def _print(rows: "list[DemoRow]") -> None:
+def _print(rows: "list[DemoPhoto]") -> None:
     from rich.table import Table
 
-    table = Table("photo", "size", "network ms", "all ms", "first peak (x, y)", "16:9 window keeps", "over the middle")
+    table = Table(box=None)
+    table.add_column("photo", no_wrap=True, overflow="ellipsis")
+    for column in ("size", "network", "in all", "first peak", "16:9 window keeps"):
+        table.add_column(column, no_wrap=True, justify="right")
     for row in rows:
-        height, width = row.gaze.size
         times, peak = row.gaze.milliseconds, row.gaze.peaks(1)[0]
         cells = [
-            f"{width}x{height}",
-            f"{times['network']:.1f}",
-            f"{sum(times.values()):.1f}",
+            format_size(row.gaze.size),
+            f"{times['network']:.1f} ms",
+            f"{sum(times.values()):.1f} ms",
             f"({peak.x:.0f}, {peak.y:.0f})",
         ]
-        table.add_row(row.name, *cells, f"{row.crop.mass:.0%}", f"{100 * row.crop.gain:+.0f}")
-    console.print(table)
+        table.add_row(row.name, *cells, f"{row.crop.mass:.0%}")
+    common.out.print(table)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from fastgaze.app.cli.common import note, out, print_json, progress, say
+from fastgaze.app.cli.common import Json, complete_models, note, out, print_json, progress, refuse_stdout, report, say
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.sizes import parse_size
 
@@ -15,29 +15,50 @@ if TYPE_CHECKING:
     from fastgaze.evaluation.evaluate import Evaluation
 
 _LABELS = {"uniform": "uniform", "center_bias": "centre bias", "other_observers": "observers"}
-_MODEL_HELP = "A bundled name, .onnx, .safetensors or .vxm; several, or a folder of them, are an ensemble."
+Models = Annotated[
+    list[str],
+    typer.Argument(
+        help="A bundled model, or an .onnx, .safetensors or .vxm file. Several, or a folder of them, are an ensemble.",
+        autocompletion=complete_models,
+        show_default=False,
+    ),
+]
+WorkingSize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WIDTHxHEIGHT",
+        help="Size at which the network works. By default that of the model, or else of the image.",
+        show_default=False,
+    ),
+]
+ComputeThreads = Annotated[
+    int | None, typer.Option(min=1, help="Threads that compute one prediction. By default all cores.")
+]
 
 
 def evaluate(
-    model: Annotated[list[str], typer.Argument(help=_MODEL_HELP)],
-    data: Annotated[Path, typer.Option(help="Folder of the data set.")],
-    format: Annotated[str, typer.Option(help="Layout of the data; `fastgaze data formats` lists them.")] = "auto",
-    protocol: Annotated[str, typer.Option(help="tuebingen or mit-legacy.")] = "tuebingen",
+    model: Models,
+    data: Annotated[Path, typer.Option(help="Folder of the data set.", show_default=False)],
+    layout: Annotated[str, typer.Option(help="Layout of the data; `fastgaze data layouts` lists them.")] = "auto",
+    protocol: Annotated[str, typer.Option(help="How to score: tuebingen or mit-legacy.")] = "tuebingen",
     center_bias: Annotated[
-        str, typer.Option(help="own (the data set's, without the image itself), model or none.")
+        str, typer.Option(help="own (of the data set, without the image that is scored), model or none.")
     ] = "own",
-    size: Annotated[
-        str | None, typer.Option(help="WIDTHxHEIGHT at which the model works; default: the image's or the model's.")
-    ] = None,
+    size: WorkingSize = None,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="Score only the tenth that is never trained on.")
+        bool, typer.Option("--held-out", help="Score only the tenth of the images that is never trained on.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Score only so many images, evenly spread.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network.")] = None,
-    seed: Annotated[int, typer.Option(help="Of bootstrap and random choices.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, with a row for each image.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Score only this many images, spread evenly over the data set.")
+    ] = None,
+    threads: ComputeThreads = None,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap and of other random choices.")] = 0,
+    json: Json = False,
 ) -> None:
-    """Score a model on a data set, with confidence intervals and baselines."""
+    """Score a model on a data set, with confidence intervals and baselines.
+
+    With --json, the scores of each image are printed too.
+    """
     import numpy as np
 
     from fastgaze.data import formats
@@ -45,10 +66,10 @@ def evaluate(
     from fastgaze.evaluation.evaluate import evaluate as run
     from fastgaze.evaluation.models import open_model
 
-    fixations = formats.load(format, data)
+    fixations = formats.load(layout, data)
     chosen = np.flatnonzero(is_held_out(fixations.names)) if held_out else np.arange(len(fixations))
     if held_out and not len(chosen):
-        raise ArgumentError(f"--held-out: none of the {len(fixations)} images of {data} is in the tenth kept out")
+        raise ArgumentError(f"none of the {len(fixations)} images of {data} is held out; leave out --held-out")
     if limit is not None and limit < len(chosen):
         chosen = chosen[np.linspace(0, len(chosen) - 1, limit).astype(int)]
     working = parse_size(size) if size else None
@@ -88,30 +109,37 @@ def _print_table(result: "Evaluation") -> None:
         beside = [f"{scores[metric]:.4f}" if metric in scores else "" for scores in result.baselines.values()]
         table.add_row(metric, f"{mean:.4f}", f"{low:.3f} {high:.3f}", *beside)
     out.print(table)
-    say("log_likelihood in nats, _bits over uniform, information_gain in bits over centre bias")
+    say("log_likelihood is in nats, log_likelihood_bits in bits over a uniform density,")
+    say("information_gain in bits over the centre bias.")
     if result.skipped:
-        note(f"skipped {len(result.skipped)} images without fixations: {', '.join(result.skipped[:5])} ...")
+        more = ", ..." if len(result.skipped) > 5 else ""
+        note(f"skipped {len(result.skipped)} images without fixations: {', '.join(result.skipped[:5])}{more}")
 
 
 def submit(
-    model: Annotated[list[str], typer.Argument(help=_MODEL_HELP)],
-    images: Annotated[Path, typer.Option(help="Folder of the benchmark's images.")],
+    model: Models,
+    images: Annotated[Path, typer.Option(help="Folder of the benchmark's images.", show_default=False)],
     out_path: Annotated[
         Path,
-        typer.Option("--out", help=".hdf5: log densities (MIT/Tuebingen); .zip or folder: 8-bit maps (older MIT)."),
+        typer.Option(
+            "--out",
+            help="A .hdf5 file for log densities (MIT/Tuebingen), a .zip file or a folder for 8-bit maps (older MIT).",
+            callback=refuse_stdout,
+            show_default=False,
+        ),
     ],
     center_bias: Annotated[str, typer.Option(help="model or none.")] = "model",
-    size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT at which the model works.")] = None,
-    map: Annotated[str, typer.Option(help="Of 8-bit files: density or log.")] = "density",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    size: WorkingSize = None,
+    map: Annotated[str, typer.Option(help="What 8-bit maps show: density or log.")] = "density",
+    threads: ComputeThreads = None,
+    json: Json = False,
 ) -> None:
-    """Predict a benchmark's images and write the file that the benchmark takes."""
+    """Predict the images of a benchmark and write the file that the benchmark accepts."""
     from fastgaze.evaluation.models import open_model
     from fastgaze.evaluation.submit import submit as run
 
     if center_bias not in ("model", "none"):
-        raise ArgumentError(f"no centre bias {center_bias!r}; choose model or none")
+        raise ArgumentError(f"--center-bias {center_bias!r} is not model or none")
     working = parse_size(size) if size else None
     opened = open_model(model, resized=working is not None, threads=threads)
     with progress() as bar:
@@ -124,4 +152,4 @@ def submit(
     if json:
         print_json({"images": count, "out": str(out_path), "model": model, "center_bias": center_bias, "size": working})
     else:
-        say(f"{count} images -> {out_path}")
+        report(f"{count} images -> {out_path}")

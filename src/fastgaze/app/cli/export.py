@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import print_json
+from fastgaze.app.cli.common import Json, print_json, refuse_stdout, report
 from fastgaze.core.errors import ArgumentError, ExportError, require
 
 if TYPE_CHECKING:
@@ -13,25 +13,39 @@ if TYPE_CHECKING:
     from fastgaze.onnx.write import Facts
 
 MOST_IMAGES = 128
-"""Calibration images used at most, spread evenly over the folder."""
+"""The most calibration images that are used, spread evenly over the folder."""
 
 
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="A .safetensors checkpoint.", show_default=False)],
-    to: Annotated[str, typer.Option(help="File format: onnx.")] = "onnx",
-    out: Annotated[Path | None, typer.Option(help="File to write; CHECKPOINT.onnx by default.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the model; the file's name by default.")] = None,
-    pixels: Annotated[int | None, typer.Option(min=1024, help="Working size, height times width.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Store weights as float32; float16 by default.")] = False,
-    int8: Annotated[bool, typer.Option("--int8", help="Also write NAME.int8.onnx.")] = False,
-    calibrate: Annotated[Path | None, typer.Option(help="Folder of images for --int8.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write. By default the checkpoint's name with .onnx.",
+            callback=refuse_stdout,
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model. By default that of the file.", show_default=False)
+    ] = None,
+    pixels: Annotated[
+        int | None,
+        typer.Option(min=1024, help="Pixels at which the model works. By default as in training.", show_default=False),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Store weights as float32 instead of float16.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Also write NAME.int8.onnx; needs --calibrate.")] = False,
+    calibrate: Annotated[
+        Path | None, typer.Option(help="Folder of images from which --int8 takes its ranges.", show_default=False)
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Write the ONNX file of a checkpoint, checked against torch; a file that differs is refused."""
-    if to != "onnx":
-        raise ArgumentError(f"--to {to!r} is not onnx")
+    """Write the ONNX file of a checkpoint.
+
+    The file is compared with torch, and refused if their predictions differ.
+    """
     if int8 != (calibrate is not None):
-        raise ArgumentError("--int8 and --calibrate DIR go together: 8-bit ranges are measured on real images")
+        raise ArgumentError("give --int8 and --calibrate FOLDER together: 8-bit ranges are measured on real images")
     require("torch", "train")
     require("onnx", "train")
     from fastgaze.onnx.write import export_int8, export_onnx
@@ -47,7 +61,7 @@ def export(
         print_json(written)
         return
     for fact in written:
-        typer.echo(f"{fact['file']}: {fact['parameters']:,} parameters, {fact['bytes'] / 1e6:.2f} MB, same as torch")
+        report(f"{fact['file']}: {fact['parameters']:,} parameters, {fact['bytes'] / 1e6:.2f} MB, agrees with torch")
 
 
 def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, Facts]":
@@ -57,7 +71,9 @@ def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, 
 
     model, record = load_checkpoint(checkpoint)
     if not isinstance(model, GazeModel):
-        raise ExportError(f"{checkpoint} holds a {model.spec.architecture}, which predicts no gaze; nothing to export")
+        raise ExportError(
+            f"{checkpoint} holds a {model.spec.architecture}, which does not predict gaze and cannot be exported"
+        )
     size = WorkingSize(pixels=pixels or int(record.get("working_pixels", WorkingSize.pixels)))
     scores = record.get("scores", {})
     facts = Facts(name, scores, str(record.get("data", "")), str(record.get("licence", "Apache-2.0")), size)
@@ -68,7 +84,7 @@ def _images(folder: Path) -> list[Path]:
     from fastgaze.core.pictures import image_files
 
     if not folder.is_dir():
-        raise ArgumentError(f"--calibrate {folder} is no folder of images")
+        raise ArgumentError(f"--calibrate {folder} is not a folder; give one that holds images")
     found = image_files(folder, below=True)
     return found[:: max(len(found) // MOST_IMAGES, 1)][:MOST_IMAGES]
 

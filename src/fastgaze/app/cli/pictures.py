@@ -1,4 +1,4 @@
-"""What the verbs that read pictures share: which files, which model, how failures are told."""
+"""What the verbs that read pictures share: which files, which model, and how failures are reported."""
 
 import glob
 import os
@@ -6,13 +6,13 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import limit_blas, progress
+from fastgaze.app.cli.common import STANDARD_STREAM, limit_blas, progress
 from fastgaze.core.errors import ArgumentError, FastGazeError
 
 if TYPE_CHECKING:
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor
 
 MARK = ".gaze"
-STDIN = "-"
 
-Images = Annotated[list[str], typer.Argument(help="Files, folders, globs, or - for stdin.", show_default=False)]
-Model = Annotated[str | None, typer.Option(help="A bundled model or the path of an .onnx file.")]
-Threads = Annotated[int, typer.Option(min=1, max=1024, help="Compute threads.")]
-EngineName = Annotated[str, typer.Option("--engine", help="onnxruntime, openvino or openvino-bf16.")]
-Bias = Annotated[str, typer.Option("--center-bias", help="model, none, or FILE.npy with a log density (h, w).")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results; beside each picture by default.")]
+Images = Annotated[
+    list[str],
+    typer.Argument(metavar="IMAGES", help="Picture files, folders or globs, or - for stdin.", show_default=False),
+]
+Bias = Annotated[
+    str, typer.Option("--center-bias", help="model, none, or FILE.npy with a log density of shape (height, width).")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for the results, or - for stdout. By default they lie beside each picture.")
+]
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,13 @@ class Job:
     label: str
     source: str | bytes
     stem: Path | None
-    """None: the results go to stdout."""
+    """None: there is no file to write, or it goes to stdout."""
 
 
 def load_model(name: str | None, engine: str, threads: int) -> "Predictor":
-    """The model of a verb; call it before anything else imports numpy, whose own threads are set here."""
+    """Load the model of a verb. Call it before anything else imports numpy, whose own threads are set here."""
     limit_blas(threads)
-    # Pillow warns about odd files; what matters is reported as one line each.
+    # Pillow warns about odd files. What matters is reported, one line per file.
     warnings.simplefilter("ignore")
     from fastgaze.runtime.predictor import load
 
@@ -71,23 +74,42 @@ def read_bias(text: str) -> "CenterBias":
 
 def find_jobs(images: list[str], out: Path | None) -> list[Job]:
     """Every picture that the arguments name, once, in order, with the place of its results."""
+    if _is_stdout(out):
+        return [replace(job, stem=None) for job in find_jobs(images, None)]
     if out is not None and out.exists() and not out.is_dir():
         raise ArgumentError(f"--out {out} is a file; give a folder for the results")
     found: dict[str, tuple[str, Path]] = {}
     for path, root in (place for argument in images for place in _expand(argument, out)):
-        found.setdefault(path if path == STDIN else os.path.abspath(path), (path, root))
+        found.setdefault(path if path == STANDARD_STREAM else os.path.abspath(path), (path, root))
     paths = [path for path, _ in found.values()]
     stems = _distinct(paths, [_stem(Path(path), root, out) for path, root in found.values()])
     return [
         Job(path, path, stem)
-        if path != STDIN
+        if path != STANDARD_STREAM
         else Job("stdin", sys.stdin.buffer.read(), None if out is None else out / "stdin")
         for path, stem in zip(paths, stems, strict=True)
     ]
 
 
+def _is_stdout(out: Path | None) -> bool:
+    return out is not None and str(out) == STANDARD_STREAM
+
+
+def goes_to_stdout(jobs: Sequence[Job], out: Path | None, json: bool) -> bool:
+    """Whether results themselves are written to stdout: with ``--out -``, or for a picture from stdin without --out."""
+    if json and _is_stdout(out):
+        raise ArgumentError("--json and --out - both write to stdout; give one of them")
+    return not json and any(job.stem is None for job in jobs)
+
+
+def refuse_terminal(what: str, instead: str) -> None:
+    """Refuse to write bytes to a terminal, which would show them as garbage."""
+    if sys.stdout.isatty():
+        raise ArgumentError(f"{what} is not written to a terminal; redirect stdout to a file, give --out, {instead}")
+
+
 def _distinct(paths: Sequence[str], stems: Sequence[Path]) -> list[Path]:
-    """No result replaces another: a.jpg and a.png keep their suffix, a/x.jpg and b/x.jpg in one folder get a number."""
+    """No result replaces another: a.jpg and a.png keep their suffix, and a/x.jpg and b/x.jpg are numbered."""
     times = Counter(stems)
     distinct: dict[Path, None] = {}
     for path, stem in zip(paths, stems, strict=True):
@@ -105,12 +127,12 @@ def _stem(path: Path, root: Path, out: Path | None) -> Path:
 
 
 def _expand(argument: str, out: Path | None) -> Iterator[tuple[str, Path]]:
-    """(picture, folder that result paths are relative to) for a file, a folder, a glob or -."""
-    if argument == STDIN:
-        yield STDIN, Path()
+    """Yield (picture, folder that result paths are relative to) for a file, a folder, a glob or -."""
+    if argument == STANDARD_STREAM:
+        yield STANDARD_STREAM, Path()
     elif os.path.isdir(argument):
         found = [(str(path), Path(argument)) for path in _inside(argument, out)]
-        # An empty folder is reported like a bad picture, so that nothing asked for goes unanswered.
+        # An empty folder is reported like a bad picture, so that no argument goes unanswered.
         yield from found or [(argument, Path(argument).parent)]
     elif not os.path.lexists(argument) and (matches := sorted(glob.glob(argument, recursive=True))):
         yield from (place for match in matches for place in _expand(match, out))
@@ -135,9 +157,12 @@ def _inside(folder: str, out: Path | None) -> Iterator[Path]:
 
 
 def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) -> tuple[list[dict[str, Any]], int]:
-    """Do ``work`` on every picture; a failure is reported on stderr and the rest go on. Results and failures."""
+    """Do ``work`` on every picture and return the results and the number of failures.
+
+    A failure is reported on stderr, and the work continues with the next picture.
+    """
     if not jobs:
-        raise ArgumentError("no pictures there; give image files or a folder that holds some")
+        raise ArgumentError("no pictures were found; give image files or a folder that holds some")
     results, failures = [], 0
     with progress() as bar:
         task = bar.add_task(verb, total=len(jobs), visible=len(jobs) > 1)
@@ -145,11 +170,11 @@ def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) 
             try:
                 results.append(work(job))
             except (ArgumentError, BrokenPipeError):
-                raise  # the same for every picture: an option out of range, or nobody who reads the results
+                raise  # the same for every picture: an option is out of range, or nobody reads the results
             except FastGazeError as error:
                 failures += 1
                 _report(job, _named(job, error), results)
-            except (OSError, MemoryError) as error:  # a result that cannot be written, or a map that does not fit
+            except (OSError, MemoryError) as error:  # a result cannot be written, or a map does not fit
                 failures += 1
                 _report(job, f"{job.label}: {_reason(error, verb)}", results)
             bar.advance(task)
@@ -157,14 +182,15 @@ def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) 
 
 
 def _named(job: Job, error: FastGazeError) -> str:
-    """The message under the job's own name: the runtime calls a picture from stdin "bytes"."""
+    """The message with the job's own name: the runtime calls a picture from stdin "bytes"."""
     return f"{job.label}: {str(error).removeprefix('bytes: ')}" if isinstance(job.source, bytes) else str(error)
 
 
 def _reason(error: OSError | MemoryError, verb: str) -> str:
     if isinstance(error, MemoryError):
-        return f"not enough memory; {'give --output-size' if verb == 'predict' else 'scale the picture down'}"
-    return f"cannot write {error.filename}: {error.strerror}" if error.filename else str(error)
+        return f"not enough memory; {'give a smaller --size' if verb == 'predict' else 'scale the picture down'}"
+    path = error.filename2 or error.filename  # of a rename, the second is the name that was wanted
+    return f"cannot write {path}: {error.strerror}" if path else f"cannot write the result: {error.strerror or error}"
 
 
 def _report(job: Job, message: str, results: list[dict[str, Any]]) -> None:
@@ -174,12 +200,12 @@ def _report(job: Job, message: str, results: list[dict[str, Any]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Text whose control characters and broken bytes (a file may be named anything) cannot reach the terminal."""
+    """Replace control characters and broken bytes, which a file name may hold, so that none reaches the terminal."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def finish(count: int, failures: int) -> None:
-    """The summary of a run with failures, and its exit code."""
+    """Report how many pictures failed, if any did, and exit with code 1."""
     if failures:
         typer.echo(f"fastgaze: {failures} of {count} pictures failed, {count - failures} done", err=True)
         raise typer.Exit(1)

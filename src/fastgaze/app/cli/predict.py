@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli import pictures
-from fastgaze.app.cli.common import print_json
+from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import replacing
 from fastgaze.core.sizes import Size, parse_size, shrunk
 
 if TYPE_CHECKING:
@@ -23,38 +23,50 @@ FORMATS = {"png": f"{pictures.MARK}.png", "npy": ".npy", "json": ".json"}
 def predict(
     images: pictures.Images,
     out: pictures.Out = None,
-    format: Annotated[str, typer.Option(help="Results to write: png (overlay), npy (log density), json.")] = "png",
-    model: pictures.Model = None,
-    output_size: Annotated[str | None, typer.Option(help="Size of the map, WIDTHxHEIGHT.")] = None,
-    threads: pictures.Threads = 1,
-    engine: pictures.EngineName = "onnxruntime",
+    format: Annotated[
+        str,
+        typer.Option(help="What to write: png (overlay), npy (log density), json (summary); several as png,json."),
+    ] = "png",
+    model: common.Model = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WIDTHxHEIGHT", help="Size of the map. By default that of the picture.", show_default=False
+        ),
+    ] = None,
+    peaks: Annotated[int, typer.Option(min=1, max=64, help="The most peaks to list for a picture.")] = 5,
+    threads: common.Threads = 1,
+    engine: common.Engine = "onnxruntime",
     center_bias: pictures.Bias = "model",
-    opacity: Annotated[float, typer.Option(min=0, max=1, help="Of the heat map in the overlay.")] = 0.7,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document about all pictures.")] = False,
+    opacity: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the heat map in the overlay.")] = 0.7,
+    json: common.Json = False,
 ) -> None:
-    """Where people look in pictures: overlays, log densities, peaks."""
+    """Predict where people look in pictures, as overlays, log densities or summaries.
+
+    The results lie beside each picture, as NAME.gaze.png, NAME.npy and NAME.json, or in the folder given with --out.
+    """
     formats = _parse_formats(format)
-    size = None if output_size is None else parse_size(output_size)
+    map_size = None if size is None else parse_size(size)
     predictor = pictures.load_model(model, engine, threads)
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out)
-    piped = any(job.stem is None for job in jobs) and not json
-    if piped and (len(jobs) > 1 or len(formats) > 1):
-        raise ArgumentError("one picture and one format can go through a pipe; give --out DIR for more")
+    piped = pictures.goes_to_stdout(jobs, out, json)
+    if piped:
+        _check_pipe(jobs, formats)
 
     def work(job: pictures.Job) -> dict[str, Any]:
-        gaze = _look(predictor, job, size, "png" in formats).at(size, bias)
-        written = [] if job.stem is None else _write(gaze, job.stem, formats, opacity)
+        gaze = _look(predictor, job, map_size, "png" in formats).at(map_size, bias)
+        written = [] if job.stem is None else _write(gaze, job.stem, formats, opacity, peaks)
         if piped:
-            sys.stdout.buffer.write(_encode(gaze, formats[0], opacity))
+            sys.stdout.buffer.write(_encode(gaze, formats[0], opacity, peaks))
             sys.stdout.buffer.flush()
         elif not json:
-            typer.echo(pictures.printable(_line(job.label, gaze, written)))
-        return {"image": job.label, **gaze.to_json(), "written": written}
+            common.report(pictures.printable(_line(job.label, gaze, written)))
+        return {"image": job.label, **gaze.to_json(peaks), "written": written}
 
     results, failures = pictures.run_jobs(jobs, work, "predict")
     if json:
-        print_json(results)
+        common.print_json(results)
     pictures.finish(len(jobs), failures)
 
 
@@ -65,18 +77,27 @@ def _parse_formats(text: str) -> list[str]:
     return formats
 
 
-def _write(gaze: "GazeMap", stem: Path, formats: list[str], opacity: float) -> list[str]:
-    stem.parent.mkdir(parents=True, exist_ok=True)
+def _check_pipe(jobs: list[pictures.Job], formats: list[str]) -> None:
+    if len(jobs) > 1 or len(formats) > 1:
+        raise ArgumentError(
+            f"stdout takes one picture in one format, not {len(jobs)} in {len(formats)}; give a folder with --out"
+        )
+    if formats != ["json"]:
+        pictures.refuse_terminal(f"a {formats[0].upper()} file", "or ask for --format json")
+
+
+def _write(gaze: "GazeMap", stem: Path, formats: list[str], opacity: float, peaks: int) -> list[str]:
     written = []
     for name in formats:
         path = stem.with_name(stem.name + FORMATS[name])
-        path.write_bytes(_encode(gaze, name, opacity))
+        with replacing(path) as part:
+            part.write_bytes(_encode(gaze, name, opacity, peaks))
         written.append(str(path))
     return written
 
 
 def _look(predictor: "Predictor", job: pictures.Job, size: Size | None, shown: bool) -> "View":
-    """The picture as the model sees it; decoded once, as large as the overlay needs it."""
+    """Run the network on the picture, which is decoded once, as large as the overlay needs it."""
     from fastgaze.core.pictures import open_picture
     from fastgaze.runtime.gazemap import DISPLAY
 
@@ -84,10 +105,10 @@ def _look(predictor: "Predictor", job: pictures.Job, size: Size | None, shown: b
     return predictor.look(picture, (size or shrunk(picture.size, DISPLAY)) if shown else None)
 
 
-def _encode(gaze: "GazeMap", name: str, opacity: float) -> bytes:
+def _encode(gaze: "GazeMap", name: str, opacity: float, peaks: int) -> bytes:
     """The bytes of one result."""
     if name == "json":
-        return (jsonlib.dumps(gaze.to_json(), indent=2) + "\n").encode()
+        return (jsonlib.dumps(gaze.to_json(peaks), indent=2) + "\n").encode()
     if name == "png":
         from fastgaze.core.pictures import encode_png
 
@@ -102,4 +123,4 @@ def _encode(gaze: "GazeMap", name: str, opacity: float) -> bytes:
 def _line(label: str, gaze: "GazeMap", written: list[str]) -> str:
     peaks = ", ".join(f"({peak.x:.0f}, {peak.y:.0f}) {peak.mass:.0%}" for peak in gaze.peaks(3))
     milliseconds = sum(gaze.milliseconds.values())
-    return f"{label}: {milliseconds:.1f} ms, looks at {peaks} -> {', '.join(written)}"
+    return f"{label}: {milliseconds:.1f} ms, people look at {peaks} -> {', '.join(written)}"

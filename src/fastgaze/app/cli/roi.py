@@ -1,4 +1,4 @@
-"""``fastgaze roi``: QP offsets for encoders."""
+"""``fastgaze roi``: QP offsets for video encoders."""
 
 import io
 import re
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgaze.app.cli.common import limit_blas, note, progress
+from fastgaze.app.cli.common import STANDARD_STREAM, Model, limit_blas, note, progress
+from fastgaze.app.cli.video import AllThreads, Every, Smooth, Source
 from fastgaze.core.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -19,37 +20,44 @@ if TYPE_CHECKING:
 
 
 def roi(
-    video: Annotated[Path, typer.Argument(help="A video that FFmpeg can read.")],
-    format: Annotated[str, typer.Option(help="kvazaar, ffmpeg, csv or json.")] = "kvazaar",
+    source: Source,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; .bin is kvazaar's binary form; or stdout.")
+        Path | None,
+        typer.Option(help="File to write; NAME.bin is kvazaar's binary form. By default, or with -, stdout."),
     ] = None,
-    range: Annotated[str, typer.Option(help="Lowest and highest QP offset, LOW:HIGH; negative is better.")] = "-8:8",
-    neutral: Annotated[bool, typer.Option("--neutral", help="Keep the expected bit rate.")] = False,
-    strength: Annotated[float, typer.Option(help="1: optimal for quality weighted by the density.")] = 1.0,
-    block: Annotated[int, typer.Option(help="Side of a block in pixels; kvazaar's unit is 64, x264's 16.")] = 64,
-    interval: Annotated[float, typer.Option(help="Seconds of one map in FFmpeg's form.")] = 1.0,
-    model: Annotated[str | None, typer.Option(help="A bundled model or an .onnx file.")] = None,
-    smooth: Annotated[float, typer.Option(help="Smoothing over time in seconds; starts anew at cuts; 0: none.")] = 0.2,
-    every: Annotated[int, typer.Option(help="Run the network on every n-th frame and interpolate.")] = 1,
-    threads: Annotated[int | None, typer.Option(help="Of decoder and network each; all cores.")] = None,
+    format: Annotated[str, typer.Option(help="What to write: kvazaar, ffmpeg, csv or json.")] = "kvazaar",
+    range: Annotated[
+        str, typer.Option(help="LOW:HIGH, the lowest and the highest QP offset; negative is better quality.")
+    ] = "-8:8",
+    neutral: Annotated[bool, typer.Option("--neutral", help="Keep the expected bit rate as it is.")] = False,
+    strength: Annotated[
+        float, typer.Option(help="Factor of all offsets; 1 is optimal for quality weighted by attention.")
+    ] = 1.0,
+    block: Annotated[int, typer.Option(help="Side of a block in pixels; kvazaar works with 64, x264 with 16.")] = 64,
+    interval: Annotated[float, typer.Option(help="Seconds for which one map holds, with --format ffmpeg.")] = 1.0,
+    model: Model = None,
+    smooth: Smooth = 0.2,
+    every: Every = 1,
+    threads: AllThreads = None,
 ) -> None:
-    """Where an encoder should spend its bits: a grid of QP offsets for every frame."""
+    """Write where an encoder should spend its bits, as a grid of QP offsets for every frame."""
     limit_blas(threads)
     from fastgaze.runtime.predictor import load
     from fastgaze.runtime.video import Reader, Watch
     from fastgaze.runtime.video.roi import TEXT, Roi, watch_blocks
 
     if format not in TEXT:
-        raise ArgumentError(f"no format {format!r}; there are {', '.join(TEXT)}")
+        raise ArgumentError(f"--format {format!r} is not one of {', '.join(TEXT)}")
+    if out is not None and str(out) == STANDARD_STREAM:
+        out = None
     low, high = _parse_range(range)
     settings = Roi(block, low, high, strength, neutral)
-    with Reader(video, threads) as reader, progress() as bar:
-        task = bar.add_task(video.name, total=reader.expected_frames)
+    with Reader(source, threads) as reader, progress() as bar:
+        task = bar.add_task(source.name, total=reader.expected_frames)
         frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every))
         _write(bar.track(frames, task_id=task), settings, format, out, interval)
     if format == "ffmpeg" and out is not None:
-        command = ["ffmpeg", "-i", str(video), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]
+        command = ["ffmpeg", "-i", str(source), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]
         note(shlex.join([*command, "-c:v", "libx264", "OUT.mp4"]))
 
 
@@ -68,7 +76,7 @@ def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: 
 
 
 class _File(io.FileIO):
-    """A file to write. Its errors are told from those of the video, which is read meanwhile."""
+    """A file to write. Its errors are told apart from those of the video that is read at the same time."""
 
     def __init__(self, path: Path) -> None:
         with _writing(path):
@@ -91,5 +99,5 @@ def _writing(path: Path) -> Iterator[None]:
 def _parse_range(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"\s*([+-]?\d+)\s*[:,]\s*([+-]?\d+)\s*", text)
     if match is None:
-        raise ArgumentError(f"range {text!r} is not LOW:HIGH, such as -8:8")
+        raise ArgumentError(f"--range {text!r} is not LOW:HIGH, such as -8:8")
     return int(match[1]), int(match[2])

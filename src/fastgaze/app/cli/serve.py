@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fastgaze.app.cli import common
 from fastgaze.app.cli.common import limit_blas
 from fastgaze.core.errors import ArgumentError, require
 
@@ -19,21 +20,37 @@ if TYPE_CHECKING:
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A bundled name or an .onnx file; repeat it for several. Default: all."),
+        typer.Option(
+            "--model",
+            "-m",
+            help=f"{common.MODEL_HELP} Repeat it for several. By default all bundled models.",
+            autocompletion=common.complete_models,
+            show_default=False,
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
-    workers: Annotated[int | None, typer.Option(help="Pictures predicted at once. Default: one a core.")] = None,
-    threads: Annotated[int, typer.Option(help="Threads of one prediction.", min=1)] = 1,
-    engine: Annotated[str, typer.Option(help="onnxruntime, openvino or openvino-bf16.")] = "onnxruntime",
-    max_megabytes: Annotated[float, typer.Option(help="Largest picture, in MB as sent.")] = 32,
-    max_megapixels: Annotated[float, typer.Option(help="Largest picture, in megapixels.")] = 50,
-    timeout: Annotated[float, typer.Option(help="Seconds for one picture.")] = 10,
-    max_in_flight: Annotated[int, typer.Option(help="Requests at once, waiting ones included.")] = 16,
-    examples: Annotated[Path | None, typer.Option(help="Folder of pictures that the page offers.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log no requests.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Pictures worked on at once. By default as many as there are cores.", show_default=False),
+    ] = None,
+    threads: common.Threads = 1,
+    engine: common.Engine = "onnxruntime",
+    max_megabytes: Annotated[float, typer.Option(help="Largest picture that is accepted, in MB as it is sent.")] = 32,
+    max_megapixels: Annotated[float, typer.Option(help="Largest picture that is accepted, in megapixels.")] = 50,
+    timeout: Annotated[float, typer.Option(help="Seconds that one picture may take.")] = 10,
+    max_in_flight: Annotated[
+        int, typer.Option(help="Requests that are accepted at once, including those that wait.")
+    ] = 16,
+    examples: Annotated[
+        Path | None,
+        typer.Option(help="Folder of pictures that the page offers instead of its own.", show_default=False),
+    ] = None,
 ) -> None:
-    """Serve a web page and an HTTP API that tell where people look."""
+    """Serve a web page and an HTTP API that show where people look.
+
+    With --quiet, requests are not logged.
+    """
     limit_blas(threads)
     require("starlette", "serve")
     require("uvicorn", "serve")
@@ -54,16 +71,17 @@ def serve(
     predictors = _load(model or [], engine, threads)
     app = api.create_app(predictors, limits, workers, _examples(examples))
     listening = run.bind(host, port)
-    # Pillow warns about every odd file that a client sends; the client gets an answer instead.
+    # Pillow warns about every odd file that a client sends. The client gets an answer instead.
     warnings.filterwarnings("ignore", module="PIL")
-    run.log_to(sys.stderr, logging.WARNING if quiet else logging.INFO)
+    run.log_to(sys.stderr, logging.WARNING if common.is_quiet() else logging.INFO)
     names = ", ".join(predictor.name for predictor in predictors)
-    typer.echo(f"fastgaze serves {names} at {run.address(listening)} (Ctrl+C stops)", err=True)
+    typer.echo(f"fastgaze serves {names} at {run.address(listening)} (Ctrl+C stops it)", err=True)
     if not run.is_local(listening):
         typer.echo(
-            f"warning: {host} can be reached from other machines; there is no password and no encryption here", err=True
+            f"warning: other machines can reach {host}, and the server asks for no password and does not encrypt",
+            err=True,
         )
-    # The thread that answers takes its turn between the working ones within half a millisecond instead of five.
+    # The thread that answers gets its turn between the working threads after half a millisecond instead of five.
     sys.setswitchinterval(0.0005)
     run.make_server(app, limits).run(sockets=[listening])
 
@@ -79,10 +97,12 @@ def _load(names: list[str], engine: str, threads: int) -> "list[Predictor]":
     return [load(name, engine, threads) for name in names]
 
 
-def _examples(folder: Path | None) -> Path | None:
-    """The folder given, or that of the checkout when fastgaze runs from one."""
+def _examples(folder: Path | None) -> Path:
+    """The folder that was given, or the package's own."""
     if folder is None:
-        return Path(__file__).parents[1] / "server" / "examples"
+        from fastgaze.app.demo import EXAMPLES
+
+        return EXAMPLES
     if not folder.is_dir():
         raise ArgumentError(f"--examples {folder} is not a folder")
     return folder

@@ -1,50 +1,72 @@
-"""``fastgaze train``: a network for a user's own fixations, without a teacher and without a configuration file."""
+"""``fastgaze train``: a network for your own fixations, without a teacher and without a file of settings."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import note
-from fastgaze.app.cli.workshop import Json, Out, print_result, training_bar
+from fastgaze.app.cli.common import Json, complete_models, note, print_result
+from fastgaze.app.cli.workshop import RunFolder, training_bar
 from fastgaze.core.errors import ArgumentError, require
 from fastgaze.core.sizes import parse_size
 
 if TYPE_CHECKING:
     from fastgaze.training.finetune import OwnSettings
 
-# Fine-tuning starts near a good place; a new readout on a pretrained trunk does not.
+# Fine-tuning starts near a good solution; a new readout on a pretrained trunk does not.
 _TUNING, _FRESH = 0.0002, 0.001
 
 
 def train(
-    data: Annotated[Path, typer.Option(help="Folder with images and fixations.")],
-    out_folder: Out,
+    data: Annotated[Path, typer.Option(help="Folder with images and fixations.", show_default=False)],
+    out_folder: RunFolder,
     start: Annotated[
-        str | None, typer.Option(help="Network to fine-tune: a checkpoint, an .onnx file or a bundled name.")
+        str | None,
+        typer.Option(
+            help="Network to fine-tune: a bundled model, an .onnx file or a .safetensors checkpoint.",
+            autocompletion=complete_models,
+            show_default=False,
+        ),
     ] = None,
     architecture: Annotated[
-        str | None, typer.Option(help="Without --start: fastgaze or densegaze, from a backbone.")
+        str | None,
+        typer.Option(help="Instead of --start: a new fastgaze or densegaze; needs --backbone.", show_default=False),
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="File or name of the backbone's weights.")] = None,
-    format: Annotated[str, typer.Option(help="Layout of the data; `fastgaze data formats` lists them.")] = "auto",
-    steps: Annotated[int, typer.Option(min=1, help="Training steps at most.")] = 2000,
+    backbone: Annotated[
+        str | None, typer.Option(help="Name or file of the pretrained weights for --architecture.", show_default=False)
+    ] = None,
+    layout: Annotated[str, typer.Option(help="Layout of the data; `fastgaze data layouts` lists them.")] = "auto",
+    steps: Annotated[int, typer.Option(min=1, help="The most training steps.")] = 2000,
     learning_rate: Annotated[
-        float | None, typer.Option(help=f"At the start; default {_TUNING} with --start, else {_FRESH}.")
+        float | None,
+        typer.Option(
+            help=f"Learning rate at the beginning. By default {_TUNING} with --start and {_FRESH} without.",
+            show_default=False,
+        ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images a step.")] = 8,
-    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT; images are scaled to its area at their own shape.")] = (
-        "240x320"
-    ),
-    validation_share: Annotated[float, typer.Option(help="Share of the images to stop on.")] = 0.1,
-    prune_to: Annotated[float, typer.Option(min=0, help="GFLOP at 640x480 to prune down to first; 0: no pruning.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Images per step.")] = 8,
+    size: Annotated[
+        str,
+        typer.Option(
+            metavar="WIDTHxHEIGHT", help="Each image is scaled to as many pixels as this has and keeps its shape."
+        ),
+    ] = "320x240",
+    validation_share: Annotated[
+        float, typer.Option(help="Share of the images that decides when to stop, and is not trained on.")
+    ] = 0.1,
+    prune_to: Annotated[
+        float, typer.Option(min=0, help="Prune the network to this many GFLOP at 640x480 first; 0 turns it off.")
+    ] = 0,
     json: Json = False,
 ) -> None:
-    """Train on your own fixations: fine-tune a network, or start from a backbone."""
+    """Train a model on your own fixations, from an existing network or from a backbone.
+
+    A run that was interrupted continues where it stopped when it is started again with the same arguments.
+    """
     if (start is None) == (architecture is None):
-        raise ArgumentError("give one of --start NETWORK and --architecture NAME --backbone FILE, to start from")
+        raise ArgumentError("give either --start NETWORK, or --architecture NAME with --backbone FILE")
     if (architecture is None) != (backbone is None):
-        raise ArgumentError("--architecture and --backbone go together: a network starts from pretrained weights")
+        raise ArgumentError("give --architecture and --backbone together: a new network needs pretrained weights")
     require("torch", "train")
     require("safetensors", "train")
     from fastgaze.data import formats
@@ -56,15 +78,17 @@ def train(
     settings = _settings(begin.network is None, steps, rate, batch, parse_size(size), validation_share, prune_to)
 
     def on_removal(removal: Removal) -> None:
-        note(f"step {removal.step}: {removal.left} maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}")
+        note(
+            f"step {removal.step}: {removal.left} feature maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}"
+        )
 
-    fixations = formats.load(format, data)
+    fixations = formats.load(layout, data)
     with training_bar(out_folder.name) as report:
         result = train_own(fixations, data.name, begin, settings, out_folder, note, report, on_removal)
     facts = {key: getattr(result, key) for key in ("best_step", "loss", "start_loss", "center_bias_loss", "gflop")}
     print_result({"checkpoint": str(result.checkpoint), **facts}, json)
     if result.loss >= min(result.start_loss, result.center_bias_loss):
-        note("training did not help: the start or the centre bias alone predicts the validation images better")
+        note("training did not help: the start, or the centre bias alone, predicts the validation images better")
 
 
 def _settings(

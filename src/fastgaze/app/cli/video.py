@@ -1,4 +1,4 @@
-"""``fastgaze video``: a video with its heat map."""
+"""``fastgaze video``: a heat map over a video."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,30 +6,48 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress, TaskID
 
-from fastgaze.app.cli.common import limit_blas, print_json, progress, say
+from fastgaze.app.cli import common
+from fastgaze.app.cli.common import Json, limit_blas, print_json, progress, report
+
+Source = Annotated[Path, typer.Argument(metavar="INPUT", help="A video that FFmpeg can read.", show_default=False)]
+Smooth = Annotated[
+    float, typer.Option(min=0, help="Seconds over which maps are smoothed, within a shot; 0 turns it off.")
+]
+Every = Annotated[int, typer.Option(min=1, help="Predict every n-th frame only, and interpolate between them.")]
+AllThreads = Annotated[
+    int | None, typer.Option(min=1, help="Threads of each of decoder, network and encoder. By default all cores.")
+]
 
 
 def video(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A video that FFmpeg can read.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The video to write: .mp4, .mov or .mkv.")],
-    model: Annotated[str | None, typer.Option(help="A bundled model or an .onnx file.")] = None,
-    mode: Annotated[str, typer.Option(help="overlay: heat map over the picture. map: the maps alone.")] = "overlay",
-    opacity: Annotated[float, typer.Option(help="Of the heat map at its hottest point, 0..1.")] = 0.7,
-    smooth: Annotated[float, typer.Option(help="Smoothing over time in seconds; starts anew at cuts; 0: none.")] = 0.2,
-    every: Annotated[int, typer.Option(help="Run the network on every n-th frame and interpolate.")] = 1,
-    preset: Annotated[str, typer.Option(help="x264's speed, ultrafast to slow.")] = "superfast",
-    crf: Annotated[float, typer.Option(help="x264's quality, 0..51, lower is better.")] = 23,
-    threads: Annotated[int | None, typer.Option(help="Of decoder, network and encoder each; all cores.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    source: Source,
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="OUTPUT", help="The video to write: .mp4, .mov or .mkv.", show_default=False),
+    ],
+    model: common.Model = None,
+    mode: Annotated[
+        str, typer.Option(help="overlay (the heat map over the picture) or map (the maps alone).")
+    ] = "overlay",
+    opacity: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the heat map at its highest point.")] = 0.7,
+    smooth: Smooth = 0.2,
+    every: Every = 1,
+    preset: Annotated[str, typer.Option(help="Preset of x264, from ultrafast to slow.")] = "superfast",
+    crf: Annotated[float, typer.Option(help="Quality of x264, from 0 (best) to 51.")] = 23,
+    threads: AllThreads = None,
+    json: Json = False,
 ) -> None:
-    """Lay the heat map over a video, the sound copied; an interrupted run leaves a file that plays."""
+    """Lay the heat map over a video and copy its sound.
+
+    If the run is interrupted, what was written until then plays.
+    """
     limit_blas(threads)
     from fastgaze.runtime.video import Reader, Watch, render
 
     with Reader(source) as reader:
         total = reader.expected_frames
     with progress() as bar:
-        report = render(
+        summary = render(
             source,
             target,
             model,
@@ -42,9 +60,9 @@ def video(
             progress=Counter(bar, source.name, total),
         )
     if json:
-        print_json({"input": str(source), "output": str(target)} | report.to_json())
+        print_json({"input": str(source), "output": str(target)} | summary.to_json())
     else:
-        _print(target, report.to_json())
+        _print(target, summary.to_json())
 
 
 class Counter:
@@ -61,7 +79,7 @@ class Counter:
         self._bar.update(self._task, completed=done, description=self._name + rate)
 
 
-def _print(target: Path, report: dict[str, Any]) -> None:
-    steps = ", ".join(f"{step} {time:.1f}" for step, time in report["milliseconds_per_frame"].items())
-    say(f"{target}: {report['frames']} frames, {report['shots']} shots, {report['fps']:.1f} fps")
-    say(f"milliseconds a frame: {steps}")
+def _print(target: Path, facts: dict[str, Any]) -> None:
+    steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_frame"].items())
+    report(f"{target}: {facts['frames']} frames, {facts['shots']} shots, {facts['fps']:.1f} frames per second")
+    report(f"milliseconds per frame: {steps}")

@@ -1,4 +1,4 @@
-"""``fastgaze teacher``, ``distill``, ``prune`` and the verbs that go with them: the workshop."""
+"""``fastgaze workshop``: the stages of the paper, from the teacher to the pruned student."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,20 +9,54 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from fastgaze.app.cli.common import note, out, print_json, progress, say
+from fastgaze.app.cli.common import (
+    Json,
+    OutFile,
+    Verb,
+    note,
+    out,
+    print_json,
+    print_result,
+    progress,
+    refuse_stdout,
+)
 from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
     from fastgaze.training.config import Config
 
-ConfigFile = Annotated[Path, typer.Option("--config", help="Settings of the run, a TOML file.")]
-Start = Annotated[Path, typer.Option("--start", help="Checkpoint to start from.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the run; one that exists is gone on with.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+app = typer.Typer(
+    help="Make models as the paper did: teacher, distillation, Fisher pruning, tuning. Every stage can be resumed.",
+    no_args_is_help=True,
+)
+ConfigFile = Annotated[Path, typer.Option("--config", help="TOML file with the settings.", show_default=False)]
+Start = Annotated[Path, typer.Option("--start", help="Checkpoint to start from.", show_default=False)]
+RunFolder = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        help="Folder of the run. A run that was interrupted there is resumed.",
+        callback=refuse_stdout,
+        show_default=False,
+    ),
+]
+Steps = Annotated[
+    int | None, typer.Option(min=1, help="Training steps, instead of the number in the settings.", show_default=False)
+]
+Scale = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        max=1.0,
+        help="Scale the sides of the images by this, for a model that is to work at a smaller size.",
+        show_default=False,
+    ),
+]
 
 
+@app.command(cls=Verb)
 def teacher(config: ConfigFile, json: Json = False) -> None:
-    """Train the DeepGaze II ensemble and write its maps of the large set."""
+    """Train the DeepGaze II ensemble and write its soft targets for the large data set."""
     settings = _read(config)
     from fastgaze.training.stages import teacher_file, train_teacher
 
@@ -31,66 +65,93 @@ def teacher(config: ConfigFile, json: Json = False) -> None:
     print_result({"teacher": str(teacher_file(settings.workshop))}, json)
 
 
+@app.command(cls=Verb)
 def distill(
     config: ConfigFile,
-    out_folder: Out,
-    start: Annotated[Path | None, typer.Option("--start", help="Fine-tune this checkpoint.")] = None,
+    out_folder: RunFolder,
     grow: Annotated[
-        Path | None, typer.Option("--grow", help="Start a new student with what this pruned checkpoint learned.")
+        Path | None,
+        typer.Option(
+            "--grow", help="Begin with what this pruned checkpoint has learned, at full width.", show_default=False
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the number in the settings.")] = None,
-    scale: Annotated[
-        float | None,
-        typer.Option(min=0.1, max=1.0, help="Of the images' sides, for a model that shall work at a smaller size."),
-    ] = None,
+    steps: Steps = None,
+    scale: Scale = None,
     json: Json = False,
 ) -> None:
-    """Train a student on the teacher's maps: a new one, or fine-tune a checkpoint."""
-    if start is not None and grow is not None:
-        raise ArgumentError("--start fine-tunes a checkpoint as it is, --grow begins a wider one from it: give one")
+    """Train a new student on the soft targets, with the settings of the section student."""
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.stages import distill_student, tune_student
+    from fastgaze.training.stages import distill_student
 
     with processes(), training_bar(out_folder.name) as report:
-        if start is None:
-            result = distill_student(settings, out_folder, note, report, grow)
-        else:
-            result = tune_student(settings, start, out_folder, note, report)
+        result = distill_student(settings, out_folder, note, report, grow)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
 
 
-def maps(
-    run: Annotated[Path, typer.Argument(help="Folder of a student's run.")],
+@app.command(cls=Verb)
+def tune(
+    config: ConfigFile,
+    start: Start,
+    out_folder: RunFolder,
+    steps: Steps = None,
+    scale: Scale = None,
+    json: Json = False,
+) -> None:
+    """Train an existing student further on the soft targets, with the settings of the section tune."""
+    settings = _read(config).with_fit(steps, scale)
+    from fastgaze.training.stages import tune_student
+
+    with processes(), training_bar(out_folder.name) as report:
+        result = tune_student(settings, start, out_folder, note, report)
+    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
+    print_result(facts, json)
+
+
+@app.command("soft-targets", cls=Verb)
+def soft_targets(
+    run: Annotated[Path, typer.Argument(help="Folder of a student's run.", show_default=False)],
     config: ConfigFile,
     variants: Annotated[
-        bool, typer.Option("--variants", help="Of drawings, noise and other changed versions of the images.")
+        bool,
+        typer.Option("--variants", help="Predict drawings, noise and other changed versions of the images instead."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Write a student's maps of the large set, so that `teachers = [...]` in a mixture can name its run."""
+    """Write a student's predictions for the large data set, from which other students can learn.
+
+    Name its run in the settings of a mixture, as in `teachers = ["densegaze-m"]`.
+    """
     settings = _read(config)
     from fastgaze.training.stages import map_large_set
 
     with progress() as bar:
         task = bar.add_task(run.name, total=None)
         path = map_large_set(settings, run, variants, lambda done, total: bar.update(task, completed=done, total=total))
-    print_result({"maps": str(path)}, json)
+    print_result({"soft_targets": str(path)}, json)
 
 
+@app.command(cls=Verb)
 def prune(
     config: ConfigFile,
     start: Start,
-    out_folder: Out,
+    out_folder: RunFolder,
     objective: Annotated[
-        Literal["beta*", "beta", "none"] | None, typer.Option(help="Instead of the one in the settings.")
+        Literal["beta*", "beta", "none"] | None,
+        typer.Option(help="How loss and cost are traded, instead of the way in the settings.", show_default=False),
     ] = None,
     frozen_cost: Annotated[
-        bool, typer.Option("--frozen-cost", help="Costs of the unpruned network throughout, as Molchanov et al.")
+        bool,
+        typer.Option(
+            "--frozen-cost", help="Use the costs of the unpruned network throughout, as Molchanov et al. did."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Fisher pruning of a student while it trains; keeps a snapshot at every mark of cost."""
+    """Remove feature maps from a student by Fisher pruning while it trains.
+
+    A snapshot is kept at each cost that the section prune of the settings lists as a mark.
+    """
     settings = _read(config)
     if objective is not None:
         settings = replace(settings, prune=replace(settings.prune, objective=objective))
@@ -101,48 +162,69 @@ def prune(
 
     def report(removal: Removal) -> None:
         cost = f"{removal.cost / 1e9:.2f} GFLOP" if settings.prune.cost == "flops" else f"{removal.cost:.2f} ms"
-        note(f"step {removal.step}: {removal.left} maps, {cost}, loss {removal.loss:.4f}")
+        note(f"step {removal.step}: {removal.left} feature maps, {cost}, loss {removal.loss:.4f}")
 
     snapshots = prune_student(settings, start, out_folder, report=report)
     print_result({"snapshots": [str(path) for path in snapshots]}, json)
 
 
+@app.command(cls=Verb)
 def narrow(
     config: ConfigFile,
     start: Start,
-    widths: Annotated[str, typer.Option(help="Maps of every trunk layer in order, such as 16,16,16,32,32,48,48,64.")],
-    readout: Annotated[str, typer.Option(help="Maps of the hidden readout layers, such as 30,16,2.")],
-    out_file: Annotated[Path, typer.Option("--out", help="Checkpoint to write.")],
+    widths: Annotated[
+        str,
+        typer.Option(
+            help="Feature maps of the trunk's layers in order, such as 16,16,16,32,32,48,48,64.", show_default=False
+        ),
+    ],
+    readout: Annotated[
+        str,
+        typer.Option(help="Feature maps of the readout's hidden layers in order, such as 30,16,2.", show_default=False),
+    ],
+    out_file: OutFile,
     json: Json = False,
 ) -> None:
-    """Bring a FastGaze checkpoint to given widths, such as an engine's blocks; the least important maps go."""
+    """Reduce a FastGaze checkpoint to given widths by removing the least important feature maps.
+
+    Widths that fill the blocks of an engine make a network faster than its GFLOP suggest.
+    """
     settings = _read(config)
     from fastgaze.core.cost import flops
     from fastgaze.training.stages import narrow_student
 
-    spec = narrow_student(settings, start, _integers(widths), _integers(readout), out_file)
-    print_result({"checkpoint": str(out_file), "gflop": flops(spec, (480, 640)) / 1e9}, json)
+    spec = narrow_student(settings, start, _integers("--widths", widths), _integers("--readout", readout), out_file)
+    print_result({"checkpoint": str(out_file), "gflop_640x480": flops(spec, (480, 640)) / 1e9}, json)
 
 
-def _integers(text: str) -> list[int]:
+def _integers(option: str, text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise ArgumentError(f"{text!r} is no list of whole numbers such as 16,16,32") from error
+        raise ArgumentError(f"{option} {text!r} is not a list of whole numbers such as 16,16,32") from error
 
 
+@app.command(cls=Verb)
 def sweep(
     config: ConfigFile,
     start: Start,
-    out_folder: Out,
-    trials: Annotated[int, typer.Option(help="Finished trials that the study shall have in all.")] = 20,
-    study: Annotated[str, typer.Option(help="Name of the study.")] = "sweep",
+    out_folder: RunFolder,
+    trials: Annotated[int, typer.Option(min=1, help="Number of finished trials at which the search ends.")] = 20,
+    study: Annotated[str, typer.Option(help="Name of the study in the database.")] = "sweep",
     storage: Annotated[
-        str, typer.Option(help="Database URL; postgresql://... lets many machines work on one study.")
+        str,
+        typer.Option(
+            help="URL of the database; with postgresql://... several machines can share a study. "
+            "By default a file in the folder of the run.",
+            show_default=False,
+        ),
     ] = "",
     json: Json = False,
 ) -> None:
-    """Random search over beta and the number of pruned maps; several workers may share one study."""
+    """Search at random over beta and the number of feature maps to remove.
+
+    Several processes and machines may work on one study.
+    """
     settings = _read(config)
     from fastgaze.evaluation.figures import pareto_figure
     from fastgaze.training.sweep import Point, pareto, run_sweep, student_trial, summary
@@ -160,7 +242,7 @@ def sweep(
     if json:
         print_json(summary(found))
         return
-    table = Table("trial", "beta", "removed maps", "GFLOP", "loss", "Pareto")
+    table = Table("trial", "beta", "removed maps", "GFLOP", "loss", "Pareto", box=None)
     for p in found:
         cells = (str(p.number), f"{p.beta:.2g}", str(p.removed), f"{p.gflop:.2f}", f"{p.loss:.4f}")
         table.add_row(*cells, "yes" if p.number in front else "")
@@ -176,7 +258,7 @@ def _read(path: Path) -> "Config":
 
 @contextmanager
 def processes() -> Iterator[None]:
-    """Join the other processes of ``torchrun``, if there are any."""
+    """Join the other processes that ``torchrun`` has started, if there are any."""
     from fastgaze.training import distributed
 
     distributed.start()
@@ -188,18 +270,9 @@ def processes() -> Iterator[None]:
 
 @contextmanager
 def training_bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
-    """A progress bar; what it gives is called with step, steps and loss."""
+    """A progress bar; the function it gives is called with step, steps and loss."""
     with progress() as bar:
         task = bar.add_task(what, total=None)
         yield lambda step, steps, loss: bar.update(
             task, completed=step, total=steps, description=f"{what}  loss {loss:.3f}"
         )
-
-
-def print_result(facts: dict[str, object], json: bool) -> None:
-    """Facts as JSON, or one a line."""
-    if json:
-        print_json(facts)
-    else:
-        for key, value in facts.items():
-            say(f"{key}: {value}")
