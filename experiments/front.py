@@ -1,75 +1,83 @@
 """Figure 2 and Table 2: every model of a list scored on CAT2000 and SALICON val, and timed on one core.
 
-    python -m experiments.front experiments/configs/front.toml --data ../shared/data            scores what is new
-    python -m experiments.front experiments/configs/front.toml --times                          times all of them, on a quiet machine
+    python -m experiments.front            score what is new
+    python -m experiments.front --times    time all of them, on a machine that does nothing else
 
-Scores: `tuebingen` protocol, the set's own centre bias, at the working size of the model (240x320 unless the list says
-otherwise); students exported and run by onnxruntime, the teacher's ensemble in torch. A file that has not changed is
-not scored twice. Times: network and tail, a 384x512 input and output, one thread, every model in every round in
-onnxruntime and in eager torch, and ratios to one DeepGaze II (not the ensemble) in eager torch formed within a round.
-The numbers go to results/front.json.
+Scores: the set's own centre bias, at the working size of the model; students run by onnxruntime as they ship, the
+teacher's ensemble in torch. A file that has not changed is not scored twice, and the scores of every image are kept in
+results/rows for paired intervals. Times: network and tail for a picture of 512x384, one thread, every model in every
+round: in eager torch and in onnxruntime with the network fed 512x384, and in onnxruntime at the size at which the model
+is scored (``own size``). Ratios to one DeepGaze II, not to the ensemble, are formed within a round: to eager torch, as
+the paper measured, and to the same engine. The numbers go to results/front.json.
 """
 
-import os
-
-os.environ.update({f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")})
-
 import argparse
-import json
-import platform
 import tempfile
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from time import perf_counter, process_time, strftime
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from experiments.front_entries import Entry, describe, exported, open_scored, read_entries, single_model
+from experiments import common, scoring, timing
+from experiments.common import CONFIGS, RESULTS, Record
+from experiments.entries import Entry, describe, exported, open_scored, read_entries, single_model
+from experiments.timing import Timed, Times, cpu, interleave, median, wall
 from fastgaze.core.errors import FastGazeError
-from fastgaze.data import formats
+from fastgaze.core.progress import Clock
 from fastgaze.data.fixations import FixationSet
-from fastgaze.evaluation.evaluate import LogDensityModel, evaluate
+from fastgaze.evaluation.bench import at_size, sample_picture, timed_prediction
+from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.peers import TwitterFastGaze
 from fastgaze.networks import GazeModel
-from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.predictor import load
 
 SIZE = (384, 512)
-# Name in the record, folder, protocol.
-SETS = (
-    ("cat2000", "cat2000", "tuebingen"),
-    ("salicon-val", "salicon/val", "tuebingen"),
-    ("cat2000-legacy", "cat2000", "mit-legacy"),
-)
-DIGITS = 4
-Run = Callable[[], object]
-Record = dict[str, Any]
+SETS = ("cat2000", "salicon-val", "cat2000-legacy")
+OWN = "own size"
 
 
 # Scores
 
 
-def score_all(entries: list[Entry], record: Record, data: Path, limit: int | None, out: Path, threads: int) -> None:
+def score_all(entries: list[Entry], record: Record, options: argparse.Namespace) -> None:
     """Add what is missing to ``record``, model by model, and keep it after each."""
-    torch.set_num_threads(threads)
-    fixations = {folder: formats.load("npz", data / folder) for _, folder, _ in SETS}
+    torch.set_num_threads(options.threads)
+    loaded: dict[str, FixationSet] = {}
     for entry in entries:
         own = own_record(record, entry)
         with tempfile.TemporaryDirectory() as folder:
             model: LogDensityModel | None = None
-            for name, source, protocol in SETS:
-                wanted = min(limit or len(fixations[source]), len(fixations[source]))
-                known = own["scores"].get(name, {}).get("asked") == wanted
-                if known or (protocol == "mit-legacy" and not entry.legacy):
+            for name in _wanted(entry, options.sets):
+                fixations = loaded.setdefault(scoring.SETS[name].folder, scoring.load_set(name, options.data))
+                asked = len(scoring.chosen(name, fixations, options.limit))
+                if own["scores"].get(name, {}).get("asked") == asked and _rows(options.out, entry, name).is_file():
                     continue
-                model = model or open_scored(entry, Path(folder), threads)
-                own["scores"][name] = score(model, fixations[source], protocol, wanted, record, name)
-                print(f"{entry.name} {name}: {shown(own['scores'][name]['means'])}", flush=True)
-                write(record, out)
-    write(record, out)
+                model = model or open_scored(entry, Path(folder), options.threads)
+                _score(model, name, fixations, entry, record, options)
+    common.write_record(options.out, record)
+
+
+def _wanted(entry: Entry, sets: Sequence[str]) -> list[str]:
+    return [name for name in sets if entry.legacy or scoring.SETS[name].protocol != "mit-legacy"]
+
+
+def _score(
+    model: LogDensityModel, name: str, fixations: FixationSet, entry: Entry, record: Record, options: argparse.Namespace
+) -> None:
+    found = scoring.score(model, name, options.data, options.limit, fixations)
+    baselines = {base: scoring.rounded(means) for base, means in found.baselines.items()}
+    record["baselines"][name] = {"images": found.images, **baselines}
+    facts = {"asked": found.images, "protocol": found.protocol, "engine": entry.engine} | scoring.facts(found)
+    record["models"][entry.name]["scores"][name] = facts
+    common.write_record(_rows(options.out, entry, name), scoring.columns(found))
+    common.write_record(options.out, record)
+    print(f"{entry.name} {name}: {scoring.shown(found.means)}", flush=True)
+
+
+def _rows(out: Path, entry: Entry, name: str) -> Path:
+    """Where the scores of every image are kept."""
+    return out.parent / "rows" / f"{entry.name}.{name}.json"
 
 
 def own_record(record: Record, entry: Entry) -> Record:
@@ -78,164 +86,110 @@ def own_record(record: Record, entry: Entry) -> Record:
     digest = entry.sha256
     if (own.get("sha256"), own.get("pixels")) != (digest, entry.pixels):
         own = {"sha256": digest, "pixels": entry.pixels, **describe(entry), "scores": {}}
-    own |= {"family": entry.family, "kind": entry.kind, "file": str(entry.path)}
+    own |= {"family": entry.family, "kind": entry.kind, "source": entry.source, "found": entry.found}
     record["models"][entry.name] = own
     return own
-
-
-def score(
-    model: LogDensityModel, fixations: FixationSet, protocol: str, wanted: int, record: Record, name: str
-) -> Record:
-    """Means and intervals of every metric over ``wanted`` evenly spaced images; baselines go into ``record``."""
-    only = np.unique(np.linspace(0, len(fixations) - 1, wanted).round().astype(int))
-    result = evaluate(model, fixations, protocol, only=only)
-    baselines = {base: rounded(means) for base, means in result.baselines.items()}
-    record["baselines"][name] = {"images": result.images, **baselines}
-    intervals = {metric: [round(edge, DIGITS) for edge in pair] for metric, pair in result.intervals.items()}
-    facts = {"asked": wanted, "images": result.images, "protocol": protocol}
-    return facts | {"means": rounded(result.means), "intervals": intervals}
-
-
-def rounded(means: dict[str, float]) -> dict[str, float]:
-    return {metric: round(value, DIGITS) for metric, value in means.items()}
-
-
-def shown(means: dict[str, float]) -> str:
-    return ", ".join(f"{metric} {value:.3f}" for metric, value in means.items())
 
 
 # Times
 
 
-def time_all(entries: list[Entry], record: Record, rounds: int, repeats: int) -> None:
+def time_all(entries: list[Entry], record: Record, options: argparse.Namespace) -> None:
     """Time every model anew, all in turn within each round, and put it into ``record``."""
     torch.set_num_threads(1)
+    machine = common.machine()
     with tempfile.TemporaryDirectory() as folder:
-        runs: dict[tuple[str, str], Run] = {}
+        runs: dict[tuple[str, str], Timed] = {}
         for entry in entries:
             runs |= {(entry.name, engine): run for engine, run in engines(entry, Path(folder)).items()}
         teacher = next((entry.name for entry in entries if entry.kind == "teacher"), None)
-        times = interleave(runs, rounds, repeats)
+        times = interleave(runs, options.rounds, options.repeats, ("network", "tail"))
     for entry in entries:
         own_record(record, entry)["times"] = {
-            engine: figures(key, times, teacher) for key in times if key[0] == entry.name for engine in [key[1]]
+            engine: figures((name, engine), times, teacher) for name, engine in times if name == entry.name
         }
-    record["timing"] = {"size": list(SIZE), "rounds": rounds, "threads": 1, "machine": machine()}
+    settings = {"size": list(SIZE), "rounds": options.rounds, "repeats": options.repeats, "threads": 1}
+    record["timing"] = {**settings, "precision": "fp32", "machine": machine, "command": options.command}
 
 
-def engines(entry: Entry, folder: Path) -> dict[str, Run]:
-    """What is timed of a model, by engine; ``own size`` is onnxruntime at the model's working size."""
-    photo = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+def engines(entry: Entry, folder: Path) -> dict[str, Timed]:
+    """What is timed of a model, by engine."""
+    picture = sample_picture(SIZE)
     if entry.path.suffix == ".vxm":
-        peer = TwitterFastGaze(entry.path, None, threads=1)
-        return {"onnxruntime": lambda: peer.log_density(photo, SIZE, None)}
-    model = single_model(entry.path)
+        return {"onnxruntime": _peer(entry.path, None), OWN: _peer(entry.path, 640)}
+    runs: dict[str, Timed] = {}
     try:
-        predictor = load(exported(entry, folder, half=False), threads=1)
+        runs["torch"] = in_torch(single_model(entry.path))
     except FastGazeError as error:
-        print(f"{entry.name}: timed in torch only, {error}", flush=True)
-        return {"torch": in_torch(model)}
-    working = predictor.card.working_size(SIZE)
-    small = at(predictor, working)
-    return {"torch": in_torch(model), "onnxruntime": at(predictor, SIZE), "own size": small}
+        print(f"{entry.name}: not timed in torch ({error})", flush=True)
+    try:
+        own = load(exported(entry, folder), threads=1)
+    except FastGazeError as error:
+        print(f"{entry.name}: not timed in onnxruntime ({error})", flush=True)
+        return runs
+    runs["onnxruntime"] = partial(timed_prediction, at_size(own, SIZE), picture)
+    runs[OWN] = partial(timed_prediction, own, picture)
+    return runs
 
 
-def in_torch(model: GazeModel) -> Run:
+def _peer(path: Path, width: int | None) -> Timed:
+    model = TwitterFastGaze(path, width, threads=1)
+    pixels = model.prepare(sample_picture(SIZE))
+    return timing.timed(lambda: model.finish(model.network(pixels), SIZE, None))
+
+
+def in_torch(model: GazeModel) -> Timed:
     """One forward pass of network and tail in eager torch, channels first, fp32."""
     image = torch.randn(1, 3, *SIZE, generator=torch.Generator().manual_seed(0))
+    forward = timing.timed(lambda: model(image))
 
-    def run() -> None:
+    def run() -> Clock:
         with torch.inference_mode():
-            model(image)
+            return forward()
 
     return run
 
 
-def at(predictor: Predictor, working: tuple[int, int]) -> Run:
-    """Network at ``working`` and tail to ``SIZE`` as the product runs them."""
-    image = np.random.default_rng(0).standard_normal((3, *working)).astype(np.float32)
-    return lambda: predictor.see(image).at(SIZE).log_density
-
-
-def interleave(
-    runs: dict[tuple[str, str], Run], rounds: int, repeats: int
-) -> dict[tuple[str, str], npt.NDArray[np.float64]]:
-    """Milliseconds (rounds, 2: wall and CPU) of each; within a round the median of ``repeats``, one if it is slow."""
-    slow = {key: once(run)[0] + once(run)[0] > 400 for key, run in runs.items()}  # also warms up
-    found: dict[tuple[str, str], list[npt.NDArray[np.float64]]] = {key: [] for key in runs}
-    for _ in range(rounds):
-        for key, run in runs.items():
-            found[key].append(np.median([once(run) for _ in range(1 if slow[key] else repeats)], axis=0))
-    return {key: np.array(values) for key, values in found.items()}
-
-
-def once(run: Run) -> tuple[float, float]:
-    """(wall, CPU) milliseconds of one call."""
-    wall, cpu = perf_counter(), process_time()
-    run()
-    return 1e3 * (perf_counter() - wall), 1e3 * (process_time() - cpu)
-
-
 def figures(
-    key: tuple[str, str], times: dict[tuple[str, str], npt.NDArray[np.float64]], teacher: str | None
-) -> dict[str, float]:
-    """Medians, and ratios of CPU time to DeepGaze II in eager torch and in the same engine."""
-    wall, cpu = times[key].T
-    facts = {"cpu_ms": round(float(np.median(cpu)), 3), "wall_ms": round(float(np.median(wall)), 3)}
+    key: tuple[str, str], times: dict[tuple[str, str], Times], teacher: str | None
+) -> dict[str, float | list[float]]:
+    """Medians over rounds, and CPU times of DeepGaze II over them, in eager torch and in the same engine."""
+    facts: dict[str, float | list[float]] = {"cpu_ms": median(cpu(times[key])), "wall_ms": median(wall(times[key]))}
     for name, engine in (("ratio_to_deepgaze2", "torch"), ("ratio_same_engine", key[1])):
-        if (teacher, engine) in times and teacher is not None:
-            facts[name] = round(float(np.median(times[teacher, engine][:, 1] / cpu)), 3)
+        if teacher is not None and (teacher, engine) in times:
+            ratios = cpu(times[teacher, engine]) / cpu(times[key])
+            facts |= {name: median(ratios), f"{name}_spread": timing.spread(ratios)}
     return facts
 
 
-def machine() -> Record:
-    """Processor, cores, versions, date, and how busy the machine was."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-    packages = {package: version(package) for package in ("torch", "onnxruntime", "numpy")}
-    facts = {"processor": name or platform.processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
-    return facts | {"date": strftime("%Y-%m-%d"), **packages}
-
-
-# The record
-
-
-def read(path: Path) -> Record:
-    if path.is_file():
-        record: Record = json.loads(path.read_text())
-        return record
-    return {"models": {}, "baselines": {}}
-
-
-def write(record: Record, path: Path) -> None:
-    """Replace the file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(record, indent=1) + "\n")
-    part.replace(path)
-
-
-def main() -> None:
-    """Score or time."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, help="TOML: a [[model]] each with name, path, family and kind")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--limit", type=int, help="score only so many images a set, evenly spaced")
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
+    parser.add_argument("--models", type=Path, default=CONFIGS / "front.toml", help="the list of models")
     parser.add_argument("--only", nargs="*", help="names; all by default")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--limit", type=int, help="score only this many images of each set, evenly spread")
+    parser.add_argument("--threads", type=int, default=1, help="while scoring")
     parser.add_argument("--times", action="store_true", help="time, and score nothing")
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2, help="while scoring")
-    parser.add_argument("--out", type=Path, default=Path("results/front.json"))
-    options = parser.parse_args()
-    entries, record = read_entries(options.models, options.only), read(options.out)
+    parser.add_argument("--repeats", type=int, default=3, help="runs of a model within a round")
+    parser.add_argument("--tiny", action="store_true", help="4 images, 2 rounds: shows that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS / "front.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Score or time."""
+    options = common.parse(make_parser(), arguments)
+    if options.tiny:
+        options.limit, options.rounds, options.repeats = 4, 2, 1
+    entries = read_entries(options.models, options.only)
+    record = common.read_record(options.out) or {"models": {}, "baselines": {}}
     if options.times:
-        time_all(entries, record, options.rounds, options.repeats)
-        write(record, options.out)
+        time_all(entries, record, options)
+        common.write_record(options.out, record)
     else:
-        score_all(entries, record, options.data, options.limit, options.out, options.threads)
-    for entry in entries:
-        print(json.dumps({"name": entry.name, **record["models"][entry.name].get("times", {})}))
+        score_all(entries, record, options)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,15 @@ bytes, as `du -m` counts). The numbers go to results/install_size.json.
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from experiments import common
+from experiments.common import RESULTS, ROOT
 
 
 def weigh(folder: Path) -> dict[str, Counter[str]]:
@@ -40,12 +41,18 @@ def environment(folder: Path) -> tuple[Path, Path]:
     return folder / "bin" / "python", next(folder.glob("lib/python*/site-packages"))
 
 
-def main() -> None:
-    """Install, weigh, print the largest packages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--limit", type=float, default=150)
-    parser.add_argument("--out", type=Path, default=ROOT / "results/install_size.json")
-    options = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=RESULTS / "install_size.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Install, weigh, print the largest packages."""
+    options = common.parse(make_parser(), arguments)
+    record = common.about(options)
     with tempfile.TemporaryDirectory() as name:
         python, packages = environment(Path(name, "env"))
         before = weigh(packages)
@@ -55,15 +62,13 @@ def main() -> None:
     files, bytecode = (round(added[kind].total() / 1e6, 1) for kind in ("files", "bytecode"))
     largest = {package: round(size / 1e6, 2) for package, size in added["files"].most_common(16)}
     result = {
-        "python": platform.python_version(),
         "megabytes": files,
         "mebibytes": round(added["files"].total() / 2**20, 1),
         "megabytes_of_bytecode": bytecode,
         "largest": largest,
     }
     print(json.dumps(result, indent=2))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    common.write_record(options.out, record | result)
     raise SystemExit(result["mebibytes"] > options.limit)
 
 

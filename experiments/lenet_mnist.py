@@ -1,13 +1,13 @@
 """The paper's LeNet-5 table: error and computational cost after Fisher pruning on MNIST.
 
-    python -m experiments.lenet_mnist --data ../shared/data/mnist --seeds 3 --json results/lenet_mnist.json
+    python -m experiments.lenet_mnist
 
 Every network, the unpruned one too, is trained in the same way: SGD with momentum, weight decay, cosine decay of the
 learning rate, clipped gradients, digits shifted at random by up to two pixels, and the epoch with the best validation
 error kept. Pruning goes on while training, with the learning rate and the ten steps a round of the paper; then the
 network is tuned. Within a run all choices use the 7,000 validation digits. The plan itself (epochs, betas) was set on
 seed 0, whose test error was seen meanwhile; the table therefore starts at seed 1.
-The work folder holds every finished row, so that a run that was stopped goes on where it was.
+The work folder holds every finished row, so that a run that was stopped can be resumed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments import common
+from experiments.common import RESULTS, RUNS
 from fastgaze.data.mnist import Digits, load_mnist
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
 from fastgaze.networks.lenet import LeNet5
@@ -251,10 +253,7 @@ class Workbench:
 
     def add(self, new: dict[str, Any]) -> None:
         self.rows.append(new)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.rows, indent=1))
-        part.replace(self.path)
+        common.write_record(self.path, self.rows)
         print(json.dumps(new), flush=True)
 
     def unpruned(self) -> LeNet5:
@@ -364,31 +363,30 @@ def print_table(summary: list[dict[str, Any]]) -> None:
         print(f"{s['method']:42} {error:>15} {s['cost_percent']:8.2f} {len(s['seeds']):6}")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the four MNIST files")
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="where the table goes")
-    parser.add_argument("--work", type=Path, default=Path("runs/lenet_mnist"), help="folder of finished rows")
+    parser.add_argument("--work", type=Path, default=RUNS / "lenet_mnist", help="folder of finished rows")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="600 digits, one epoch: a look at the machinery")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--tiny", action="store_true", help="600 digits, one epoch, one seed: shows that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS / "lenet_mnist.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, prune, tune and tabulate what is missing."""
+    options = common.parse(make_parser(), arguments)
     torch.set_num_threads(options.threads)
-    plan = TINY if options.tiny else Plan()
-    benches = [Workbench(options.work, options.data, seed, plan) for seed in range(1, options.seeds + 1)]
+    plan, seeds = (TINY, 1) if options.tiny else (Plan(), options.seeds)
+    benches = [Workbench(options.work, options.data / "mnist", seed, plan) for seed in range(1, seeds + 1)]
     for stage in (Workbench.table, Workbench.single, Workbench.pushed):
         for bench in benches:
             stage(bench)
-            write(benches, plan, options.json)
+            rows = summarize([r for b in benches for r in b.rows])
+            about = common.about(options, seeds=seeds, threads=options.threads)
+            common.write_record(options.out, about | {"plan": asdict(plan), "rows": rows})
     print_table(summarize([r for bench in benches for r in bench.rows]))
-
-
-def write(benches: list[Workbench], plan: Plan, path: Path | None) -> None:
-    """The table so far."""
-    if path is not None:
-        rows = summarize([r for bench in benches for r in bench.rows])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"plan": asdict(plan), "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

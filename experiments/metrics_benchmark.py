@@ -1,6 +1,6 @@
 """How long the metrics of one image take, beside pysaliency's.
 
-    OMP_NUM_THREADS=1 python -m experiments.metrics_benchmark --json metrics_benchmark.json
+    python -m experiments.metrics_benchmark
 
 One 600x800 image with 150 fixations and 20,000 fixations of other images. Both libraries compute the same numbers
 from the same arrays, in turn; CPU time, median over the rounds. Must hold: all metrics together stay below 50 ms and
@@ -9,17 +9,18 @@ included.
 """
 
 import argparse
-import json
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments import common
+from experiments.common import RESULTS
 from fastgaze.evaluation import metrics
 from fastgaze.evaluation.protocols import Case, score
 
@@ -105,22 +106,27 @@ def fresh(case: Case) -> Case:
     return Case(case.name, case.fixations, case.center_bias, case.others, case.sampled)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", type=Path, help="Write the result to this file.")
-    arguments = parser.parse_args()
-    result = measure(arguments.rounds)
+    parser.add_argument("--out", type=Path, default=RESULTS / "metrics_benchmark.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time both libraries and print whether the limits hold."""
+    options = common.parse(make_parser(), arguments)
+    record = common.about(options, size=list(SIZE), rounds=options.rounds, threads=1)
+    result = measure(options.rounds)
     print(f"{'CPU ms, 600x800, 150 fixations':32} {'fastgaze':>9} {'pysaliency':>11}")
     for name, (mine, reference) in [*result["metrics"].items(), ("all together", result["all"])]:
         print(f"{name:32} {mine:9.2f} {reference:11.2f}")
     print(f"{'protocol tuebingen, blur included':32} {result['protocol']:8.2f}")
     mine, reference = result["all"]
-    print(
-        "holds" if mine < LIMIT and mine <= reference else f"DOES NOT HOLD: {mine:.1f} ms, pysaliency {reference:.1f}"
-    )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2))
+    holds = mine < LIMIT and mine <= reference
+    print("holds" if holds else f"DOES NOT HOLD: {mine:.1f} ms, pysaliency {reference:.1f}")
+    common.write_record(options.out, record | result)
 
 
 if __name__ == "__main__":

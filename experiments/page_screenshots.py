@@ -1,6 +1,6 @@
 """Pictures of the page for docs/images, in every state, light and dark, on a desk and on a phone.
 
-    python -m experiments.page_screenshots --url http://127.0.0.1:8000 --photo examples/astronaut.jpg --out docs/images
+    python -m experiments.page_screenshots --url http://127.0.0.1:8000 --out docs/images
 
 Needs a running `fastgaze serve`, Playwright's Python and a Chromium.
 """
@@ -12,6 +12,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+from experiments import common
+from experiments.common import DOCS, EXAMPLES
+
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 SWITCHES += ["--disable-component-update", "--disable-sync"]
 DEVICES: dict[str, dict[str, Any]] = {
@@ -21,11 +24,11 @@ DEVICES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
-    parser.add_argument("--photo", type=Path, default=Path("examples/astronaut.jpg"))
+    parser.add_argument("--photo", type=Path, default=EXAMPLES / "astronaut.jpg")
     parser.add_argument("--browser", default="/usr/bin/chromium")
-    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    parser.add_argument("--out", type=Path, default=DOCS / "images")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:

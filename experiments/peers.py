@@ -1,109 +1,103 @@
 """Do the bundled models beat Twitter's own FastGaze, on images that none of them was trained on?
 
-    python -m experiments.peers [--peer FILE] [--data ../shared/data] [--limit N] [--threads 2]
+    python -m experiments.peers
+    python -m experiments.peers --readings    how much depends on what the peer's file leaves open
 
 The peer is scored at its own size (640 wide) on the kept-out tenths of OSIE and EyeCrowd and on CAT2000, tuebingen
 protocol, each set's own centre bias: the same as `fastgaze evaluate FILE --data SET [--held-out]`. The bundled models'
-scores are those in their cards, which `experiments/ship.py` measured on the same images; with --limit they are measured
-anew, since a part is not the whole. Speed comes from results/speed.json. The numbers go to
-results/peers.json.
+scores are those in their cards, which `experiments.ship` measured on the same images; with --limit they are measured
+again, since a part is not the whole. The numbers go to results/peers.json.
+
+The peer's file does not say what lies beyond the border of its last layer, a blur; so --readings scores every reading
+of the border, and the network without the blur.
 """
 
 import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fastgaze.data import formats
-from fastgaze.data.fixations import held_out
-from fastgaze.evaluation.evaluate import evaluate
+from experiments import common, scoring
+from experiments.common import PEER, RESULTS, Record
+from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import open_model
+from fastgaze.evaluation.peers import BORDERS, TwitterFastGaze
 from fastgaze.runtime.zoo import models
 
-# Name in a card, folder, only the images that are kept out of training: as in experiments/ship.py.
-SETS = (("osie-held-out", "osie", True), ("eyecrowd-held-out", "eyecrowd", True), ("cat2000", "cat2000", False))
+SETS = ("osie-held-out", "eyecrowd-held-out", "cat2000")
 METRICS = ("auc", "nss", "information_gain")
+READINGS: dict[str, dict[str, Any]] = {
+    **{f"border: {border}": {"border": border} for border in BORDERS},
+    "without the blur": {"blurred": False},
+}
 
 
-def score(model: str, data: Path, folder: str, only_held_out: bool, options: argparse.Namespace) -> dict[str, Any]:
-    """Images and means of one model on one set."""
-    fixations = formats.load("npz", data / folder)
-    chosen = np.flatnonzero(held_out(fixations.names)) if only_held_out else np.arange(len(fixations))
-    if options.limit is not None and options.limit < len(chosen):
-        chosen = chosen[np.linspace(0, len(chosen) - 1, options.limit).astype(int)]
-    result = evaluate(open_model([model], threads=options.threads), fixations, only=chosen)
+def score(model: LogDensityModel, name: str, options: argparse.Namespace) -> Record:
+    """Images, means and intervals of one model on one set."""
+    return _shown(scoring.facts(scoring.score(model, name, options.data, options.limit)))
+
+
+def _shown(facts: Record) -> Record:
+    parts = {key: {metric: facts[key][metric] for metric in METRICS} for key in ("means", "intervals")}
+    return {"images": facts["images"], **parts}
+
+
+def compare(name: str, options: argparse.Namespace) -> Record:
+    """The peer and every bundled model on one set."""
+    rows = {}
+    for model in models():
+        known = None if options.limit else model.scores.get(name)
+        if known is not None:
+            rows[model.name] = _shown(known)
+        else:
+            rows[model.name] = score(open_model([model.name], threads=options.threads), name, options)
+    return {"peer": score(TwitterFastGaze(options.peer, threads=options.threads), name, options), "models": rows}
+
+
+def read_otherwise(name: str, options: argparse.Namespace) -> Record:
+    """Scores of every reading of the peer's file."""
     return {
-        "images": result.images,
-        "means": {metric: round(result.means[metric], 4) for metric in METRICS},
-        "intervals": {metric: [round(edge, 4) for edge in result.intervals[metric]] for metric in METRICS},
+        reading: score(TwitterFastGaze(options.peer, threads=options.threads, **how), name, options)
+        for reading, how in READINGS.items()
     }
 
 
-def from_card(scores: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """The same from a card, if it holds that set."""
-    if name not in scores:
-        return None
-    found = scores[name]
-    return {
-        "images": found["images"],
-        "means": {metric: found["means"][metric] for metric in METRICS},
-        "intervals": {metric: found["intervals"][metric] for metric in METRICS},
-    }
-
-
-def ratios(path: Path) -> dict[str, float]:
-    """How many times faster than the peer, by model: onnxruntime, own working sizes."""
-    if not path.is_file():
-        return {}
-    rows = [row for row in json.loads(path.read_text())["rows"] if row["engine"] == "onnxruntime" and row["own_size"]]
-    return {row["name"]: row["ratio_to_peer"] for row in rows if "ratio_to_peer" in row}
-
-
-def main() -> None:
-    """Score, compare, print who wins on what."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", type=Path, default=Path("../shared/peers/twitter-fastgaze.vxm"))
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--sets", nargs="+", choices=[name for name, _, _ in SETS], help="all by default")
-    parser.add_argument("--limit", type=int, help="score only so many images a set, evenly spread")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--speed", type=Path, default=Path("results/speed.json"))
-    parser.add_argument("--out", type=Path, default=Path("results/peers.json"))
-    options = parser.parse_args()
-    result: dict[str, Any] = {"peer": options.peer.stem, "protocol": "tuebingen", "sets": {}}
-    for name, folder, only_held_out in SETS:
-        if options.sets and name not in options.sets:
-            continue
-        peer = score(str(options.peer), options.data, folder, only_held_out, options)
-        rows = {}
-        for model in models():
-            found = None if options.limit else from_card(dict(model.scores), name)
-            rows[model.name] = found or score(model.name, options.data, folder, only_held_out, options)
-        result["sets"][name] = {"peer": peer, "models": rows}
-        report(name, peer, rows)
-    result["times_faster"] = ratios(options.speed)
-    wins = [verdict for found in result["sets"].values() for verdict in _verdicts(found)]
-    print(f"{sum(wins)} of {len(wins)} comparisons won")
-    print("times faster: " + ", ".join(f"{name} {ratio:.1f}" for name, ratio in result["times_faster"].items()))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
-
-
-def _verdicts(found: dict[str, Any]) -> list[bool]:
-    peer = found["peer"]["means"]
-    return [row["means"][metric] > peer[metric] for row in found["models"].values() for metric in METRICS]
-
-
-def report(name: str, peer: dict[str, Any], rows: dict[str, Any]) -> None:
+def lines(name: str, rows: dict[str, Record]) -> str:
     """One set, printed."""
-    print(f"{name}, {peer['images']} images: " + " / ".join(METRICS))
-    print(f"  {'peer':18} " + " / ".join(f"{peer['means'][metric]:.3f}" for metric in METRICS))
+    images = next(iter(rows.values()))["images"]
+    table = [f"{name}, {images} images: {' / '.join(METRICS)}"]
     for model, row in rows.items():
-        means = " / ".join(f"{row['means'][metric]:.3f}" for metric in METRICS)
-        lost = [metric for metric in METRICS if row["means"][metric] <= peer["means"][metric]]
-        print(f"  {model:18} {means}  {'wins all' if not lost else 'loses ' + ', '.join(lost)}", flush=True)
+        table.append(f"  {model:22} " + " / ".join(f"{row['means'][metric]:.3f}" for metric in METRICS))
+    return "\n".join(table)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
+    parser.add_argument("--peer", type=Path, default=PEER)
+    parser.add_argument("--readings", action="store_true", help="score other readings of the peer's file instead")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--limit", type=int, help="score only this many images of each set, evenly spread")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tiny", action="store_true", help="4 images: shows that it runs")
+    parser.add_argument("--out", type=Path, default=RESULTS / "peers.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Score what is asked for and put it into the record, beside what was there."""
+    options = common.parse(make_parser(), arguments)
+    options.limit = 4 if options.tiny else options.limit
+    record = common.read_record(options.out) or {}
+    part = "readings" if options.readings else "sets"
+    settings = {"protocol": "tuebingen", "engine": "onnxruntime, fp32", "width": 640, "limit": options.limit}
+    found = common.about(options, **settings) | {"scores": {}}
+    for name in options.sets:
+        own = read_otherwise(name, options) if options.readings else compare(name, options)
+        found["scores"][name] = own
+        rows = own if options.readings else {"peer": own["peer"], **own["models"]}
+        print(lines(name, rows), flush=True)
+        common.write_record(options.out, record | {part: found})
 
 
 if __name__ == "__main__":

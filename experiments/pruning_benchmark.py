@@ -1,6 +1,6 @@
 """What Fisher pruning costs beside the forward and backward passes it needs anyway.
 
-    python -m experiments.pruning_benchmark --json pruning_benchmark.json
+    python -m experiments.pruning_benchmark
 
 Two ratios, which must stay below 1.1 and 0.1:
 scoring  forward and backward with probes : without, runs interleaved, CPU time, median of the ratios of pairs
@@ -8,18 +8,21 @@ outside  greedy removal of 2,000 maps from DenseGaze without training: share of 
 """
 
 import argparse
-import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from experiments import common
+from experiments.common import RESULTS
 from fastgaze.networks import GazeModel, create_model
 from fastgaze.pruning import ChannelGraph, Flops, Pruner
+
+SIZE = (192, 256)  # (height, width) of the images
 
 
 def network(name: str) -> nn.Module:
@@ -53,42 +56,46 @@ def scoring_ratio(name: str, batch: int, size: tuple[int, int], pairs: int) -> d
     return {"ratio": statistics.median(ratios), "plain_seconds": statistics.median(plain_times)}
 
 
-def outside_share(maps: int, maps_a_round: int, batch: int, size: tuple[int, int]) -> dict[str, float]:
-    """One batch an estimate: with more images an estimate, the share is smaller still."""
+def outside_share(maps: int, maps_per_round: int, batch: int, size: tuple[int, int]) -> dict[str, float]:
+    """One batch for each estimate; with more images the share is smaller still."""
     net, x = network("densegaze"), torch.randn(batch, 3, *size)
     start = time.process_time()
     pruner = Pruner(ChannelGraph.trace(net, x[:1]), cost=Flops((480, 640)))
     inside = 0.0
     while len(pruner.history.removed) < maps:
         inside += passes(net, x, pruner.observe)
-        pruner.prune(maps_a_round)
+        pruner.prune(maps_per_round)
     total = time.process_time() - start
     return {"maps": maps, "share": 1 - inside / total, "seconds": total, "passes_seconds": inside}
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--maps", type=int, default=2000)
-    parser.add_argument("--maps-a-round", type=int, default=10)
+    parser.add_argument("--maps-per-round", type=int, default=10)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--size", type=int, nargs=2, default=(192, 256), metavar=("HEIGHT", "WIDTH"))
-    options = parser.parse_args(arguments)
+    parser.add_argument("--out", type=Path, default=RESULTS / "pruning_benchmark.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure both ratios."""
+    options = common.parse(make_parser(), arguments)
     torch.set_num_threads(1)
-    size = (options.size[0], options.size[1])
-    result: dict[str, object] = {"batch": options.batch, "size": size, "maps_a_round": options.maps_a_round}
+    settings = {"batch": options.batch, "size": list(SIZE), "maps_per_round": options.maps_per_round}
+    result = common.about(options, threads=1, **settings)
     for name in ("fastgaze", "densegaze"):
-        found = scoring_ratio(name, options.batch, size, options.pairs)
+        found = scoring_ratio(name, options.batch, SIZE, options.pairs)
         print(
             f"scoring {name}: {found['ratio']:.3f} times the plain passes ({found['plain_seconds']:.2f} s)", flush=True
         )
         result[f"scoring_{name}"] = found
-    share = outside_share(options.maps, options.maps_a_round, options.batch, size)
+    share = outside_share(options.maps, options.maps_per_round, options.batch, SIZE)
     print(f"outside the passes: {100 * share['share']:.1f} % of {share['seconds']:.0f} s for {options.maps} maps")
     result["outside"] = share
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    common.write_record(options.out, result)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,33 @@
 """The paper's Figure 1: pruning methods compared while the parameters stay fixed.
 
-    python -m experiments.pruning_comparison --checkpoint fastgaze.safetensors --data ../shared/data/osie --out figure1
-    python -m experiments.pruning_comparison --checkpoint lenet.safetensors --data ../shared/data/mnist --out figure1-lenet
+    python -m experiments.pruning_comparison experiments/configs/figure1.toml
+    python -m experiments.pruning_comparison experiments/configs/figure1-lenet.toml
 
-Estimate the signal on the whole set, remove 10 maps, repeat: without training, nothing can hide a bad choice.
-Writes OUT.json (curves of loss over cost) and OUT.png. beta is loss per unit: a GFLOP at 640x480 for gaze networks,
-a million FLOPs for LeNet. A run that was stopped goes on with the methods that OUT.json does not hold yet.
+Estimate the signal on some images, remove a few maps, repeat: without training, nothing can hide a bad choice. The loss
+is that of other images, each of which is kept at every mark of cost, so that two methods can be compared image by
+image. Every method with a weight beta gets it in the same way: beta is a quantile of its own
+beta_i = -delta_loss_i / delta_cost_i before the first removal, so that 0.5 means that removing would pay for half of
+the maps. Writes results/NAME.json; a run that was stopped continues with the methods that are missing.
 """
 
 import argparse
-import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.core.sizes import parse_size
+from experiments import common
+from experiments.common import RESULTS, RUNS, Record
 from fastgaze.data.formats import npz
 from fastgaze.data.mnist import load_mnist
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.lenet import LeNet5
+from fastgaze.onnx.read import reopen
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -43,193 +46,262 @@ from fastgaze.pruning import (
     run,
 )
 from fastgaze.training.datasets import prepare
-from fastgaze.training.fit import per_image_loss
-from fastgaze.training.stream import Batch, fixation_source, in_order
+from fastgaze.training.fit import device, per_image_loss
+from fastgaze.training.stream import Batch, Source, fixation_source, in_order
 
 REFERENCE = (480, 640)
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A trained network, what is pruned of it, and its loss on every batch of a fixed set.
+class Settings:
+    """A file in experiments/configs.
 
-    unit  FLOPs that beta is per
-    size  for which FLOPs are counted; None is the traced size
+    model: a bundled name, an exported .onnx, or a checkpoint below the repository.
+    data: the set that both kinds of images come from; ``mnist`` for LeNet.
+    size: (width, height) of gaze networks' images.
+    signal_images, loss_images: how many; no image is in both.
+    maps: removed between two estimates. marks: per cent of the cost at which the loss is measured; the last ends a run.
+    quantiles: of a method's own beta_i, one line of the figure for each.
+    """
+
+    model: str
+    data: str
+    signal_images: int
+    loss_images: int
+    batch: int
+    maps: int = 10
+    marks: tuple[float, ...] = (90, 75, 50, 35, 25, 15, 10)
+    quantiles: tuple[float, ...] = (0.25, 0.5, 0.9)
+    size: tuple[int, int] = (320, 240)
+    signal_precision: str = "bf16"
+    loss_precision: str = "fp32"
+
+    def tiny(self) -> "Settings":
+        """Small enough for a test."""
+        return replace(self, signal_images=8, loss_images=8, batch=8, maps=200, marks=(50, 25), size=(96, 64))
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings of a TOML file."""
+    values = tomllib.loads(path.read_text())
+    return Settings(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
+
+Loss = Callable[[nn.Module], Tensor]
+"""A network -> its loss on each image of one batch (N,)."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A trained network, and its losses on the images for signals and on the others.
+
+    unit: FLOPs that beta is per. size: (height, width) for which FLOPs are counted; None is the traced size.
     """
 
     load: Callable[[], nn.Module]
     example: Tensor
-    losses: list[Callable[[nn.Module], Tensor]]
+    signals: list[Loss]
+    others: list[Loss]
     unit: float
     size: tuple[int, int] | None
 
-    def network(self, model: nn.Module) -> nn.Module:
-        return model.network if isinstance(model, GazeModel) else model
+    def trace(self, model: nn.Module) -> ChannelGraph:
+        """What is pruned of the network."""
+        place = next(model.parameters()).device
+        network = model.network if isinstance(model, GazeModel) else model
+        return ChannelGraph.trace(network, self.example.to(place))
+
+
+def problem_of(settings: Settings, data: Path, cache: Path) -> Problem:
+    """MNIST's validation digits for LeNet, else a set of images with fixations."""
+    if settings.data == "mnist":
+        return _digits(settings, data)
+    return _fixations(settings, data, cache)
+
+
+def _digits(settings: Settings, data: Path) -> Problem:
+    digits = load_mnist(data / settings.data).validation
+    count = settings.signal_images + settings.loss_images
+    x = torch.from_numpy(digits.images[:count].copy())[:, None].float().to(device()) / 255
+    label = torch.from_numpy(digits.labels[:count].copy()).to(device())
+
+    def loss(part: slice) -> Loss:
+        return lambda model: F.cross_entropy(model(x[part]), label[part], reduction="none")
+
+    parts = [slice(k, min(k + settings.batch, end)) for k, end in _starts(settings, len(x))]
+    split = math.ceil(settings.signal_images / settings.batch)
+    losses = [loss(part) for part in parts]
+    return Problem(lambda: _load(settings.model), x[:1], losses[:split], losses[split:], 1e6, None)
+
+
+def _starts(settings: Settings, count: int) -> Iterator[tuple[int, int]]:
+    """(first, end of its kind) of every batch: those for signals, then the others."""
+    for first, end in ((0, settings.signal_images), (settings.signal_images, count)):
+        yield from ((k, end) for k in range(first, end, settings.batch))
+
+
+def _fixations(settings: Settings, data: Path, cache: Path) -> Problem:
+    width, height = settings.size
+    prepared = prepare(npz.read(data / settings.data), settings.data, (height, width), cache)
+    count = settings.signal_images + settings.loss_images
+    order = np.linspace(0, len(prepared) - 1, count).round().astype(int)
+    signal = np.zeros(count, bool)
+    signal[np.linspace(0, count - 1, settings.signal_images).round().astype(int)] = True
+
+    def losses(images: np.ndarray, precision: str) -> list[Loss]:
+        source: Source = fixation_source(prepared.subset(images))
+        return [_gaze_loss(part, precision) for part in in_order(source, settings.batch)]
+
+    return Problem(
+        lambda: _load(settings.model),
+        torch.zeros(1, 3, 64, 96),
+        losses(order[signal], settings.signal_precision),
+        losses(order[~signal], settings.loss_precision),
+        1e9,
+        REFERENCE,
+    )
+
+
+def _gaze_loss(part: Batch, precision: str) -> Loss:
+    return lambda model: per_image_loss(model, part, precision)
+
+
+def _load(name: str) -> nn.Module:
+    """The network in evaluation mode, where training would put it."""
+    path = common.ROOT / name
+    model: nn.Module = load_checkpoint(path)[0] if path.suffix == ".safetensors" else reopen(name)[0]
+    return model.to(device()).eval()
 
 
 @dataclass(frozen=True)
 class Method:
-    """One line of the figure."""
+    """One line of the figure; ``quantile`` chooses its beta, None for objectives without one."""
 
     name: str
+    group: str
     signal: Signal
     objective: Objective
-    update: bool = True
-    color: str = "tab:blue"
+    live: bool = True
+    quantile: float | None = None
 
 
-def methods(betas: list[float], molchanov_beta: float, unit: float) -> list[Method]:
-    """The paper's lines: Fisher in blue and red, frozen costs in orange, Molchanov et al. in grey, naive in green."""
-    fisher = [Method(f"Fisher, beta = {b:g}", Fisher(), Beta(b, unit)) for b in betas]
-    frozen = [
-        Method("Fisher, beta*, frozen costs", Fisher(), BetaStar(), update=False, color="tab:orange"),
-        *(
-            Method(f"Fisher, beta = {b:g}, frozen costs", Fisher(), Beta(b, unit), False, "tab:orange")
-            for b in betas[:1]
-        ),
+def methods(quantiles: Sequence[float]) -> list[Method]:
+    """The paper's lines, in groups that the figure draws apart."""
+    fisher = Fisher()
+    found = [
+        Method("Fisher, beta*", "Fisher", fisher, BetaStar()),
+        Method("Fisher, beta = 0", "Fisher", fisher, NoCost()),
+        *_weighted("Fisher, beta", "Fisher", fisher, quantiles, live=True),
+        Method("Fisher, beta*, frozen costs", "frozen costs", fisher, BetaStar(), live=False),
+        *_weighted("Fisher, frozen costs, beta", "frozen costs", fisher, quantiles, live=False),
     ]
-    others = []
     for normalized in (True, False):
-        name = "Molchanov, " + ("normalised" if normalized else "unnormalised")
-        others.append(Method(name, Molchanov(normalized), NoCost(), color="tab:gray"))
-        others.append(Method(f"{name}, cost", Molchanov(normalized), Beta(molchanov_beta, unit), False, "tab:gray"))
-    naive = [
-        Method("L1A", L1Activity(), NoCost(), color="tab:green"),
-        Method("L1W", L1Weight(), NoCost(), color="tab:green"),
-        Method("random", Random(), NoCost(), color="lightgreen"),
-    ]
-    star = Method("Fisher, beta*", Fisher(), BetaStar(), color="tab:red")
-    return [star, Method("Fisher, beta = 0", Fisher(), NoCost()), *fisher, *frozen, *others, *naive]
+        name, signal = "Molchanov, " + ("normalised" if normalized else "unnormalised"), Molchanov(normalized)
+        found.append(Method(name, "Molchanov", signal, NoCost()))
+        found += _weighted(f"{name}, beta", "Molchanov", signal, quantiles, live=False)
+    naive: dict[str, Signal] = {"L1A": L1Activity(), "L1W": L1Weight(), "random": Random()}
+    return [*found, *(Method(name, "naive", signal, NoCost()) for name, signal in naive.items())]
 
 
-def curve(problem: Problem, method: Method, maps: int, lowest: float) -> list[dict[str, float]]:
-    """Points {cost_percent, loss} from the whole network down to ``lowest`` per cent of its cost."""
-    model = problem.load().eval()
-    graph = ChannelGraph.trace(problem.network(model), problem.example)
-    cost = Flops(problem.size, update=method.update)
+def _weighted(name: str, group: str, signal: Signal, quantiles: Sequence[float], live: bool) -> list[Method]:
+    return [Method(f"{name} at {q:.0%}", group, signal, NoCost(), live, q) for q in quantiles]
+
+
+def curve(problem: Problem, method: Method, settings: Settings) -> Record:
+    """The method's cost and signal loss in every round, and the loss of every other image at each mark of cost."""
+    model = problem.load()
+    graph = problem.trace(model)
+    cost = Flops(problem.size, update=method.live)
     pruner = Pruner(graph, signal=method.signal, cost=cost, objective=method.objective)
+    step = _observer(problem, method, model, pruner)
+    beta = None if method.quantile is None else _own_beta(pruner, step, problem, method.quantile)
+    if beta is not None:
+        pruner = Pruner(graph, signal=method.signal, cost=cost, objective=Beta(beta, problem.unit))
+        step = _observer(problem, method, model, pruner)
+    measured = [{"mark": 100.0, "cost_percent": 100.0, "losses": _losses(problem.others, model)}]
+    full = pruner.total_cost
+    for mark in settings.marks:
+        run(pruner, step, Until(cost=mark / 100 * full), steps=len(problem.signals), maps=settings.maps)
+        share = 100 * pruner.total_cost / full
+        measured.append({"mark": mark, "cost_percent": round(share, 3), "losses": _losses(problem.others, model)})
+    rounds = [{"cost_percent": round(100 * r.cost / full, 3), "loss": r.loss} for r in pruner.history.removals]
+    return {"group": method.group, "live": method.live, "beta": beta, "rounds": rounds, "measured": measured}
+
+
+def _observer(problem: Problem, method: Method, model: nn.Module, pruner: Pruner) -> Callable[[int], float]:
     backward = "gradient" in method.signal.needs
 
     def step(number: int) -> float:
         with pruner.observe(), torch.set_grad_enabled(backward):
-            losses = problem.losses[number % len(problem.losses)](model)
+            losses = problem.signals[number % len(problem.signals)](model)
             if backward:
                 losses.mean().backward()  # type: ignore[no-untyped-call]
         model.zero_grad(set_to_none=True)
         return float(losses.detach().mean())
 
-    limit = Until(cost=lowest / 100 * pruner.total_cost)
-    history = run(pruner, step, limit, steps=len(problem.losses), maps=maps)
-    costs = [history.cost, *(removal.cost for removal in history.removals)]  # a round's loss is that before its removal
-    pairs = zip(costs, history.removals, strict=False)
-    return [{"cost_percent": 100 * c / history.cost, "loss": r.loss or 0.0} for c, r in pairs]
+    return step
 
 
-def problem_of(checkpoint: Path, data: Path, images: int, batch: int, size: tuple[int, int], cache: Path) -> Problem:
-    """MNIST's training digits for LeNet, else a folder with images and fixations."""
-
-    def load() -> nn.Module:
-        return load_checkpoint(checkpoint)[0]
-
-    if isinstance(load(), LeNet5):
-        return _digits(load, data, images, batch)
-    return _fixations(load, data, images, batch, size, cache)
+def _own_beta(pruner: Pruner, step: Callable[[int], float], problem: Problem, quantile: float) -> float:
+    """The quantile of beta_i over the maps that can go, in loss per ``problem.unit``."""
+    for number in range(len(problem.signals)):
+        step(number)
+    saved = pruner.cost.delta_cost(pruner.graph, pruner.graph.alive)
+    beta = BetaStar()(pruner.delta_loss(), saved)[pruner.allowed]
+    return float(torch.quantile(beta[torch.isfinite(beta)], quantile)) * problem.unit
 
 
-def _digits(load: Callable[[], nn.Module], data: Path, images: int, batch: int) -> Problem:
-    digits = load_mnist(data).train
-    x = torch.from_numpy(digits.images[:images].copy())[:, None].float() / 255
-    label = torch.from_numpy(digits.labels[:images].copy())
-
-    def loss(part: slice) -> Callable[[nn.Module], Tensor]:
-        return lambda model: F.cross_entropy(model(x[part]), label[part], reduction="none")
-
-    parts = [slice(k, k + batch) for k in range(0, len(x), batch)]
-    return Problem(load, x[:1], [loss(part) for part in parts], 1e6, None)
+@torch.no_grad()
+def _losses(parts: list[Loss], model: nn.Module) -> list[float]:
+    return [round(float(value), 5) for part in parts for value in part(model).double().cpu()]
 
 
-def _fixations(
-    load: Callable[[], nn.Module], data: Path, images: int, batch: int, size: tuple[int, int], cache: Path
-) -> Problem:
-    source = fixation_source(prepare(npz.read(data), data.name, size, cache))
-    parts = list(in_order(source, batch))[: math.ceil(images / batch)]
-
-    def loss(part: Batch) -> Callable[[nn.Module], Tensor]:
-        return lambda model: per_image_loss(model, part)
-
-    return Problem(load, torch.zeros(1, 3, 64, 96), [loss(part) for part in parts], 1e9, REFERENCE)
-
-
-def plot(curves: dict[str, list[dict[str, float]]], found: list[Method], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 5))
-    styles = ["-", "--", "-.", ":"]
-    count: dict[str, int] = {}
-    for method in found:
-        if method.name in curves:
-            points = curves[method.name]
-            style = styles[count.get(method.color, 0) % len(styles)]
-            count[method.color] = count.get(method.color, 0) + 1
-            x, y = [p["cost_percent"] for p in points], [p["loss"] for p in points]
-            axes.plot(x, y, style, color=method.color, label=method.name)
-    start = min(points[0]["loss"] for points in curves.values())
-    axes.set(xlabel="cost, per cent of the unpruned network", ylabel="loss", xlim=(0, 100))
-    axes.set_ylim(start - 0.02, max(3 * start, start + 1.0))
-    axes.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
-
-
-def summary(curves: dict[str, list[dict[str, float]]], marks: tuple[float, ...] = (50, 25, 10)) -> str:
-    """Loss at the first point at or below each cost."""
-    lines = [f"{'method':38}" + "".join(f"{f'{mark:g} %':>10}" for mark in marks)]
-    for name, points in curves.items():
-        cells = [next((p["loss"] for p in points if p["cost_percent"] <= mark), math.nan) for mark in marks]
-        lines.append(f"{name:38}" + "".join(f"{cell:10.4f}" for cell in cells))
+def summary(curves: dict[str, Record]) -> str:
+    """Mean rise of the loss at every mark."""
+    marks = [point["mark"] for point in next(iter(curves.values()))["measured"]]
+    lines = [f"{'method':44}" + "".join(f"{f'{mark:g} %':>9}" for mark in marks)]
+    for name, found in curves.items():
+        start = np.array(found["measured"][0]["losses"])
+        rises = [float(np.mean(np.array(point["losses"]) - start)) for point in found["measured"]]
+        lines.append(f"{name:44}" + "".join(f"{rise:9.4f}" for rise in rises))
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder of fixation data, or of MNIST for LeNet")
-    parser.add_argument("--out", type=Path, default=Path("pruning_comparison"), help="OUT.json and OUT.png")
-    parser.add_argument("--images", type=int, default=1000, help="how many images the signals are estimated from")
-    parser.add_argument("--batch", type=int, default=50)
-    parser.add_argument("--maps", type=int, default=10, help="maps removed between two estimates")
-    parser.add_argument("--lowest", type=float, default=3.0, help="per cent of the cost at which a curve ends")
-    parser.add_argument("--betas", type=float, nargs="*", default=[1e-3, 1e-2, 1e-1])
-    parser.add_argument("--molchanov-beta", type=float, default=1e-2)
-    parser.add_argument("--size", type=parse_size, default=(240, 320), help="WIDTHxHEIGHT of gaze networks' images")
-    parser.add_argument("--cache", type=Path, default=Path("runs/cache"), help="decoded images")
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
+    parser.add_argument("config", type=Path, help="settings, such as experiments/configs/figure1.toml")
+    parser.add_argument("--only", nargs="+", help="names of methods; all by default")
+    parser.add_argument("--cache", type=Path, default=RUNS / "cache", help="decoded images")
     parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args(arguments)
+    parser.add_argument("--tiny", action="store_true", help="8 small images, two marks: shows that it runs")
+    parser.add_argument("--out", type=Path, help="results/NAME.json, by the name of the settings, unless given")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run every method that is missing."""
+    options = common.parse(make_parser(), arguments)
     torch.set_num_threads(options.threads)
-    problem = problem_of(options.checkpoint, options.data, options.images, options.batch, options.size, options.cache)
-    found = methods(options.betas, options.molchanov_beta, problem.unit)
-    record = options.out.with_suffix(".json")
-    curves: dict[str, Any] = json.loads(record.read_text())["curves"] if record.exists() else {}
-    for method in found:
-        if method.name not in curves:
-            curves[method.name] = curve(problem, method, options.maps, options.lowest)
-            record.parent.mkdir(parents=True, exist_ok=True)
-            facts = {
-                "images": options.images,
-                "size": options.size,
-                "maps": options.maps,
-                "unit_flops": problem.unit,
-                "data": options.data.name,
-                "checkpoint": str(options.checkpoint),
-                "curves": curves,
-            }
-            record.write_text(json.dumps(facts) + "\n")
-    plot(curves, found, options.out.with_suffix(".png"))
-    print(summary(curves))
+    settings = read_settings(options.config)
+    settings = settings.tiny() if options.tiny else settings
+    out = options.out or RESULTS / f"{options.config.stem}.json"
+    record = common.read_record(out)
+    if record is None or record["settings"] != _plain(settings):
+        record = common.about(options, **_plain(settings)) | {"curves": {}}
+    problem = problem_of(settings, options.data, options.cache)
+    record["unit_flops"] = problem.unit
+    for method in methods(settings.quantiles):
+        if method.name not in record["curves"] and (not options.only or method.name in options.only):
+            record["curves"][method.name] = curve(problem, method, settings)
+            common.write_record(out, record)
+            print(f"{method.name} is done", flush=True)
+    print(summary(record["curves"]))
+
+
+def _plain(settings: Settings) -> Record:
+    """As JSON gives them back."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(settings).items()}
 
 
 if __name__ == "__main__":

@@ -1,93 +1,70 @@
 """Write the generated parts of README.md and docs/models.md: figures, table of models, cards and the strip of pictures.
 
-python -m experiments.readme                           from what is bundled and from the files in results/
-python -m experiments.readme --data ../shared/data     measures results/agreement.json again first
+python -m experiments.readme                from what is bundled and from the files in results/
+python -m experiments.readme --agreement    measures results/agreement.json again first
 """
 
 import argparse
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from PIL import Image
 
 import fastgaze
-from fastgaze.app.demo import EXAMPLES
-from fastgaze.core.files import replacing
+from experiments import common, scoring
+from experiments.common import DOCS, EXAMPLES, RESULTS, ROOT
+from experiments.reporting.speeds import Range, speeds
+from fastgaze.evaluation.models import open_model
 from fastgaze.runtime.zoo import BundledModel, models
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results"
 AGREEMENT = RESULTS / "agreement.json"
 STRIP = ("astronaut", "coffee", "chelsea")
 HEIGHT = 220
 CARD_METRICS = ("auc", "nss", "sim", "kl", "log_likelihood_bits", "information_gain")
 
 
-@dataclass(frozen=True)
-class Times:
-    """CPU milliseconds of one model in every recorded run of `experiments/speed.py`, one value per run."""
-
-    runs: tuple[float, ...]
-
-    def __str__(self) -> str:
-        """Median and range, such as ``8.5 ms (8.4 to 8.6)``; never the best run alone."""
-        return f"{median(self.runs):.1f} ms ({min(self.runs):.1f} to {max(self.runs):.1f})"
-
-
-def recorded_times() -> dict[str, Times]:
-    """By model: onnxruntime, one thread, at the model's own working size."""
-    found: dict[str, list[float]] = {}
-    for path in sorted(RESULTS.glob("speed*.json")):
-        for row in json.loads(path.read_text())["rows"]:
-            if row["engine"] == "onnxruntime" and row["own_size"]:
-                found.setdefault(row["name"], []).append(row["cpu_ms"])
-    return {name: Times(tuple(runs)) for name, runs in found.items()}
+def recorded_times() -> dict[str, Range]:
+    """By model, over all runs of `experiments.speed`: onnxruntime, one thread, at the model's own working size."""
+    record = json.loads((RESULTS / "speed.json").read_text())
+    own = [row for row in speeds(record).values() if row.key.engine == "onnxruntime" and row.key.own_size]
+    return {row.key.name: row.cpu_ms for row in own}
 
 
 def measure_agreement(data: Path, model: str) -> None:
     """Score ``model``, the other viewers and the centre bias on photographs that were kept out of training."""
     record: dict[str, Any] = {"model": model, "sets": {}}
     for name in ("osie", "eyecrowd"):
-        command = ["evaluate", model, "--data", str(data / name), "--held-out", "--threads", "1", "--json"]
-        done = subprocess.run([sys.executable, "-m", "fastgaze", *command], check=True, capture_output=True, text=True)
-        result = json.loads(done.stdout)
-        auc = {"model": result["means"]["auc"]} | {kind: s["auc"] for kind, s in result["baselines"].items()}
-        record["sets"][name] = {
-            "images": result["images"],
-            "auc": {kind: round(value, 4) for kind, value in auc.items()},
-        }
-    with replacing(AGREEMENT) as part:
-        part.write_text(json.dumps(record, indent=2) + "\n")
+        found = scoring.score(open_model([model], threads=1), f"{name}-held-out", data)
+        auc = {"model": found.means["auc"]} | {kind: means["auc"] for kind, means in found.baselines.items()}
+        record["sets"][name] = {"images": found.images, "auc": scoring.rounded(auc)}
+    common.write_record(AGREEMENT, record)
 
 
-def figures(agreement: Mapping[str, Any], times: Mapping[str, Times]) -> str:
+def figures(agreement: Mapping[str, Any], times: Mapping[str, Range]) -> str:
     """How good and how fast the default model is, in words for somebody who has not heard of AUC."""
     model, osie = agreement["model"], agreement["sets"]["osie"]
     shares = {kind: round(100 * value) for kind, value in osie["auc"].items()}
-    medians = [median(found.runs) for found in times.values()]
+    medians = [times[model.name].median for model in models() if model.name in times]
     good = (
         "It tells a spot that somebody looked at from a random spot in the same photograph "
         f"{shares['model']} times out of 100; the gaze of the other people who saw the photograph does so "
         f"{shares['other_observers']} times, and betting on the centre {shares['center_bias']} times "
         f"(OSIE, {osie['images']} photographs kept out of training)."
     )
+    own = times[model]
     fast = (
-        f"A prediction takes {times[model]} on one core of a shared cloud machine (`{model}`, from a decoded 512x384 "
-        f"picture to its map, median and range of {len(times[model].runs)} recorded runs); "
+        f"A prediction takes {own.shown(unit=' ms')} on one core of a shared cloud machine (`{model}`, from a decoded "
+        f"512x384 picture to its map, median and range of {own.runs} recorded runs); "
         f"[the other models](docs/models.md) take {min(medians):.1f} to {max(medians):.1f} ms."
     )
     return f"{good} {fast}"
 
 
-def table(listed: list[BundledModel], times: Mapping[str, Times]) -> str:
-    """Markdown; sizes and scores come from the cards, times from the recorded runs of `experiments/speed.py`."""
+def table(listed: list[BundledModel], times: Mapping[str, Range]) -> str:
+    """Markdown; sizes and scores come from the cards, times from the recorded runs of `experiments.speed`."""
     rows = [
         "| model | parameters | GFLOP at 640x480 | file | one core | AUC | NSS | bits |",
         "|---|---|---|---|---|---|---|---|",
@@ -96,7 +73,7 @@ def table(listed: list[BundledModel], times: Mapping[str, Times]) -> str:
         means = model.scores["salicon-val"]["means"]
         name = f"**`{model.name}`** (default)" if model.default else f"`{model.name}`"
         cells = [name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", f"{model.bytes / 1e6:.2f} MB"]
-        cells += [str(times.get(model.name, "-"))]
+        cells += [times[model.name].shown(unit=" ms") if model.name in times else "-"]
         cells += [f"{means['auc']:.3f}", f"{means['nss']:.2f}", f"{means['log_likelihood_bits']:.2f}"]
         rows.append("| " + " | ".join(cells) + " |")
     images = listed[0].scores["salicon-val"]["images"]
@@ -178,15 +155,21 @@ def with_models(text: str) -> str:
     return filled(text, "cards", "\n\n".join(card(model) for model in listed))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder of the data sets, to measure the agreement again")
-    arguments = parser.parse_args()
-    if arguments.data is not None:
-        measure_agreement(arguments.data, models()[0].name)
-    for page, fill in ((ROOT / "README.md", with_figures), (ROOT / "docs" / "models.md", with_models)):
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
+    parser.add_argument("--agreement", action="store_true", help="measure the agreement with other viewers again")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fill both pages and draw the strip."""
+    options = common.parse(make_parser(), arguments)
+    if options.agreement:
+        measure_agreement(options.data, models()[0].name)
+    for page, fill in ((ROOT / "README.md", with_figures), (DOCS / "models.md", with_models)):
         page.write_text(fill(page.read_text()))
-    strip().save(ROOT / "docs" / "images" / "strip.png", optimize=True)
+    strip().save(DOCS / "images" / "strip.png", optimize=True)
 
 
 if __name__ == "__main__":

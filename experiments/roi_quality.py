@@ -1,6 +1,6 @@
 """Does spending bits where people look make what they look at better, at the same size?
 
-    python -m experiments.roi_quality --data ../shared/data/osie [--model NAME_OR_ONNX]
+    python -m experiments.roi_quality [--model NAME_OR_ONNX]
 
 A clip is made from photographs with recorded fixations: a window moves over each, without scaling. It is encoded by
 Debian's ffmpeg with libx264, plain and with the filter script of `fastgaze roi --format ffmpeg`; the plain encode's CRF
@@ -10,10 +10,10 @@ results/roi_quality.json.
 """
 
 import argparse
-import json
 import math
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +23,8 @@ import av
 import numpy as np
 import numpy.typing as npt
 
+from experiments import common
+from experiments.common import RESULTS
 from fastgaze.core.operators import gaussian_matrix
 from fastgaze.core.pictures import open_picture
 from fastgaze.data.fixations import FixationSet, held_out
@@ -143,19 +145,24 @@ def compare(
     return row
 
 
-def main() -> None:
-    """Make the clip, encode, measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/osie"), help="photographs and fixations, npz")
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
     parser.add_argument("--model", help="a bundled model or an .onnx file; the default model without it")
     parser.add_argument("--images", type=int, default=12)
-    parser.add_argument("--frames", type=int, default=25, help="a photograph")
+    parser.add_argument("--frames", type=int, default=25, help="frames for each photograph")
     parser.add_argument("--crf", type=float, nargs="+", default=[24, 29, 34])
     parser.add_argument("--preset", default="veryfast")
     parser.add_argument("--strength", type=float, default=1.0)
-    parser.add_argument("--out", type=Path, default=Path("results/roi_quality.json"))
-    options = parser.parse_args()
-    predictor, fixations = load(options.model, threads=1), npz.read(options.data)
+    parser.add_argument("--out", type=Path, default=RESULTS / "roi_quality.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the clip, encode, measure, print and write."""
+    options = common.parse(make_parser(), arguments)
+    record = common.about(options, images=options.images, frames=options.frames, preset=options.preset, data="osie")
+    predictor, fixations = load(options.model, threads=1), npz.read(options.data / "osie")
     unseen = [int(i) for i in np.flatnonzero(held_out(fixations.names))]  # never trained on
     images = unseen[:: max(len(unseen) // options.images, 1)][: options.images]
     roi = Roi(block=16, low=-8, high=8, strength=options.strength, neutral=True)
@@ -177,8 +184,7 @@ def main() -> None:
         print(f"crf {row['crf']:g}: {size}; PSNR weighted by {gains}; bits {row['bits_at_equal_crf']:.3f}")
     facts: dict[str, Any] = {"model": predictor.name, "encoder": f"ffmpeg libx264 {options.preset}", "size": list(SIZE)}
     facts |= {"frames": len(shots), "roi": {"block": 16, "range": [-8, 8], "strength": roi.strength, "neutral": True}}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({**facts, "results": rows}, indent=2) + "\n")
+    common.write_record(options.out, {**record, **facts, "results": rows})
 
 
 if __name__ == "__main__":

@@ -1,24 +1,24 @@
 """Score the teacher: one readout before the eye-tracking stage, the ensemble after it, and the folds it did not see.
 
-    python -m experiments.teacher_scores experiments/configs/full.toml --json results/teacher.json
+    python -m experiments.teacher_scores
 
-Works on the trunk's stored features, at the workshop's size (`experiments/front.py` has CAT2000, which is never stored).
+Works on the trunk's stored features, at the workshop's size (`experiments.front` has CAT2000, which is never stored).
 Tuebingen protocol, each set's own centre bias.
 "out of fold": every image that was trained on is scored by the one readout that was stopped on it, not trained on it.
-Written after each row; a run that was stopped goes on with the rows that are missing.
+Written after each row; a run that was stopped continues with the rows that are missing.
 """
 
 import argparse
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from experiments import common, scoring
+from experiments.common import CONFIGS, RESULTS
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.sizes import Size
 from fastgaze.data.fixations import FixationSet, held_out
@@ -105,22 +105,25 @@ def rows(workshop: Workshop) -> Iterator[tuple[str, str, Callable[[], Evaluation
         yield "ensemble", f"{name}, held out", stored(name, teacher.after, np.flatnonzero(kept))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config", type=Path)
-    parser.add_argument("--json", type=Path, required=True)
-    options = parser.parse_args()
-    done: list[dict[str, Any]] = json.loads(options.json.read_text()) if options.json.is_file() else []
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False)
+    parser.add_argument("--config", type=Path, default=CONFIGS / "full.toml", help="settings that trained the teacher")
+    parser.add_argument("--out", type=Path, default=RESULTS / "teacher.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Score the rows that are missing."""
+    options = common.parse(make_parser(), arguments)
+    record = common.read_record(options.out) or common.about(options, config=options.config.name) | {"rows": []}
     for model, data, score in rows(read_config(options.config).workshop):
-        if any((row["model"], row["data"]) == (model, data) for row in done):
+        if any((row["model"], row["data"]) == (model, data) for row in record["rows"]):
             continue
         found = score()
-        done.append({"model": model, "data": data, "images": found.images, "size": found.size})
-        done[-1] |= {"means": found.means, "intervals": found.intervals}
-        options.json.write_text(json.dumps(done, indent=1) + "\n")
-        print(
-            f"{model} on {data}: " + ", ".join(f"{name} {value:.4f}" for name, value in found.means.items()), flush=True
-        )
+        record["rows"].append({"model": model, "data": data, **scoring.facts(found)})
+        common.write_record(options.out, record)
+        print(f"{model} on {data}: {scoring.shown(found.means)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,17 @@ different numbers of workers take turns, and the best of each counts. The number
 """
 
 import argparse
-import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from experiments.stand_in import choose
+from experiments import common
+from experiments.common import RESULTS
 from fastgaze.runtime.batch import BatchOptions, run
+from fastgaze.runtime.zoo import default_name
 
 
 def measure(photos: Path, model: str, engine: str, workers: int, shard: int) -> dict[str, Any]:
@@ -50,27 +52,33 @@ def write_list(photos: Path, images: int, path: Path) -> Path:
     return path
 
 
-def main() -> None:
-    """Measure every engine with every number of workers, in turns."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a bundled model or an .onnx file")
-    parser.add_argument("--photos", type=Path, default=Path("../shared/data/cat2000/images"))
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
+    parser.add_argument("--model", default=default_name(), help="a bundled model or an .onnx file")
+    parser.add_argument("--photos", type=Path, help="folder of pictures; those of CAT2000 by default")
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--shard", type=int, default=25)
     parser.add_argument("--engines", nargs="+", default=["local", "ray"])
     parser.add_argument("--workers", type=int, nargs="+", default=list(range(1, len(os.sched_getaffinity(0)) + 1)))
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("results/throughput.json"))
-    options = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=RESULTS / "throughput.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure every engine with every number of workers, in turns."""
+    options = common.parse(make_parser(), arguments)
+    record = common.about(options, model=Path(options.model).stem, images=options.images, shard=options.shard)
     best: dict[tuple[str, int], dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = choose(options.model, folder)
-        paths = write_list(options.photos, options.images, folder / "images.txt")
+        photos = options.photos or options.data / "cat2000" / "images"
+        paths = write_list(photos, options.images, folder / "images.txt")
         for _ in range(options.repeats):
             for engine in options.engines:
                 for workers in options.workers:
-                    found = measure(paths, model, engine, workers, options.shard)
+                    found = measure(paths, options.model, engine, workers, options.shard)
                     key = (engine, workers)
                     best[key] = max(best.get(key, found), found, key=lambda row: row["steady"])
     rows = []
@@ -78,9 +86,8 @@ def main() -> None:
         row["speedup"] = row["steady"] / best[engine, min(options.workers)]["steady"]
         rows.append(row)
         split = ", ".join(f"{step} {time:.1f}" for step, time in row["milliseconds_per_image"].items())
-        print(f"{engine} {workers}: {row['steady']:.1f} images/s ({row['speedup']:.2f}x), ms a worker: {split}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({"model": Path(model).stem, "results": rows}, indent=2) + "\n")
+        print(f"{engine} {workers}: {row['steady']:.1f} images/s ({row['speedup']:.2f}x), ms per image: {split}")
+    common.write_record(options.out, record | {"results": rows})
 
 
 if __name__ == "__main__":

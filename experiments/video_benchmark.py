@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,9 +19,11 @@ import av
 import numpy as np
 from PIL import Image
 
-from experiments.stand_in import choose
+from experiments import common
+from experiments.common import RESULTS
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.video import VideoReport, Watch, render
+from fastgaze.runtime.zoo import default_name
 
 RATE = 30
 SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}
@@ -56,33 +59,39 @@ def describe(report: VideoReport) -> dict[str, object]:
     return report.to_json() | {"fps_of_cpu_time": round(report.frames / report.cpu_seconds, 2)}
 
 
-def main() -> None:
-    """Make the clip, overlay it a few times on one core, keep the fastest run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a bundled model or an .onnx file")
-    parser.add_argument("--photos", type=Path, default=Path("../shared/data/cat2000/images"))
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__)
+    parser.add_argument("--model", default=default_name(), help="a bundled model or an .onnx file")
+    parser.add_argument("--photos", type=Path, help="folder of pictures; those of CAT2000 by default")
     parser.add_argument("--size", choices=SIZES, default="720p")
     parser.add_argument("--frames", type=int, default=600)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("results/video_benchmark.json"))
-    options = parser.parse_args()
-    photos = sorted(options.photos.glob("*.webp")) + sorted(options.photos.glob("*.jpg"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "video_benchmark.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the clip, overlay it a few times on one core, keep the run with the median CPU time."""
+    options = common.parse(make_parser(), arguments)
+    record = common.about(options, size=options.size, frames=options.frames, repeats=options.repeats, cores=1)
+    folder = options.photos or options.data / "cat2000" / "images"
+    photos = sorted(folder.glob("*.webp")) + sorted(folder.glob("*.jpg"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clip = folder / "clip.mp4"
         make_clip(photos, SIZES[options.size], options.frames, clip)
-        predictor = load(choose(options.model, folder), threads=1)
+        predictor = load(options.model, threads=1)
         core = max(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {core})
         reports = [
             render(clip, folder / "out.mp4", predictor, watching=Watch(smooth=0.2), threads=1)
             for _ in range(options.repeats)
         ]
-    best = min(reports, key=lambda report: report.cpu_seconds)
-    result = {"model": predictor.name, "size": options.size, "cores": 1, "load": os.getloadavg()[0], **describe(best)}
-    print(json.dumps(result, indent=2))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    middle = sorted(reports, key=lambda report: report.cpu_seconds)[len(reports) // 2]
+    found = {"model": predictor.name, **describe(middle)}
+    print(json.dumps(found, indent=2))
+    common.write_record(options.out, record | found)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,16 @@ All are drawn here. Writes docs/images/weaknesses.png.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from experiments import common
+from experiments.common import DOCS
 from fastgaze.runtime.predictor import Predictor, load
 
-ROOT = Path(__file__).parents[1]
-OUT = ROOT / "docs" / "images" / "weaknesses.png"
 PANEL, CAPTION, GAP = (360, 240), 22, 8
 
 
@@ -73,11 +73,19 @@ def sheet(model: Predictor) -> Image.Image:
     return canvas
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--model", help="a bundled name or an .onnx file; the default model without it")
-    sheet(load(parser.parse_args().model)).quantize(128).save(OUT, optimize=True)
-    print(OUT)
+    parser.add_argument("--out", type=Path, default=DOCS / "images" / "weaknesses.png")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw the sheet."""
+    options = common.parse(make_parser(), arguments)
+    sheet(load(options.model)).quantize(128).save(options.out, optimize=True)
+    print(options.out)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.reporting.verdicts import Verdict
+
 STYLE = Path(__file__).with_name("style.css")
 
 
@@ -43,10 +45,14 @@ class Command:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of as many cells as the header has; all but the first column are set to the right if they are numbers."""
+    """Rows of as many cells as the header has; cells that are numbers are set to the right.
+
+    about: what the numbers are of: data, images, engine, threads, input size, seeds. It stands above the table.
+    """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    about: str
 
 
 @dataclass(frozen=True)
@@ -70,14 +76,14 @@ def _markdown(block: Block) -> str:
         case Heading(text, level):
             return f"{'#' * level} {text}"
         case Missing(what, command):
-            return f"**Not measured yet**: {what}. Run `{command}`"
+            return f"**Not measured yet**: {what}. Run `{command}`."
         case Command(line):
             return f"```sh\n{line}\n```"
         case Picture(path, caption):
             return f"![{re.sub(r'[`*]|[.].*', '', caption)}]({path})\n\n{caption}"
-        case Table(header, rows):
+        case Table(header, rows, about):
             lines = [header, ("---",) * len(header), *rows]
-            return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+            return f"{about}\n\n" + "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
         case Text(text):
             return text
 
@@ -102,13 +108,13 @@ def _html(block: Block) -> str:
         case Missing(what, command):
             return (
                 f'<p class="missing"><strong>Not measured yet</strong>: {_inline(what)}. '
-                f"Run <code>{escaping.escape(command)}</code></p>"
+                f"Run <code>{escaping.escape(command)}</code>.</p>"
             )
         case Command(line):
             return f"<pre><code>{escaping.escape(line)}</code></pre>"
         case Picture(path, caption):
             image = f'<a href="{path}"><img src="{path}" alt="{escaping.escape(caption, quote=True)}"></a>'
-            return f'<figure><div class="wide">{image}</div><figcaption>{_inline(caption)}</figcaption></figure>'
+            return f"<figure>{image}<figcaption>{_inline(caption)}</figcaption></figure>"
         case Table():
             return _table(block)
         case Text(text):
@@ -120,11 +126,22 @@ def _table(table: Table) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td{_side(cell)}>{_inline(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    # Every column wants about as much room as its longest word; more columns take a smaller print.
+    dense = ' class="dense"' if len(table.header) > 7 else ""
+    about = f'<p class="about">{_inline(table.about)}</p>'
+    return f"{about}<table{dense}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _side(cell: str) -> str:
-    return ' class="number"' if re.match(r"^[\d.+\-±%x, \[\]*]+( ms|%)?$", cell) else ""
+    if cell in tuple(Verdict):
+        return f' class="{cell}"'
+    number = re.fullmatch(r"[\d.,e+\-±%x\[\]()* ]+(to [\d.,]+\))?( ms|%)?", cell) and cell.count(" ") < 4
+    return ' class="number"' if number else ""
+
+
+def _breakable(code: str) -> str:
+    """Paths and module names may be broken after their punctuation."""
+    return re.sub(r"(?<=\w)([/_.])(?=\w)", r"\1<wbr>", code)
 
 
 def _anchor(text: str) -> str:
@@ -134,7 +151,7 @@ def _anchor(text: str) -> str:
 def _inline(text: str) -> str:
     """Escaped, with code, bold and links."""
     text = escaping.escape(text, quote=False)
-    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+    text = re.sub(r"`([^`]+)`", lambda match: f"<code>{_breakable(match[1])}</code>", text)
     text = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text)
     return re.sub(r"\[([^\]]+)\]\(([^)]+)\)", r'<a href="\2">\1</a>', text)
 

@@ -10,6 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from fastgaze.core.pareto import pareto
+
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 GREY, BLACK = "#8c8c8c", "#000000"
 FAMILY = {"FastGaze": BLUE, "DenseGaze": VERMILION, "DeepGaze II": BLACK, "peer": GREEN}
@@ -34,8 +36,14 @@ class Point(NamedTuple):
     name: str
     ms: float
     means: dict[str, float]
+    intervals: dict[str, list[float]]
     family: str
     kind: str
+
+    def error(self, metric: str) -> list[list[float]]:
+        """Distances down and up to the ends of the 95% interval, as matplotlib wants them."""
+        low, high = self.intervals[metric]
+        return [[self.means[metric] - low], [high - self.means[metric]]]
 
 
 def _save(figure: Figure, path: Path) -> None:
@@ -54,38 +62,61 @@ def _save(figure: Figure, path: Path) -> None:
 
 # Figure 1
 
-
-def line_style(method: str) -> tuple[str, str]:
-    """Colour as in the paper (Fisher blue, beta* red, frozen orange, Molchanov grey, naive green), and dashes."""
-    if "frozen" in method:
-        return ORANGE, "-" if "beta*" in method else "--"
-    if method.startswith("Molchanov"):
-        dashes = ("-.", ":") if method.endswith("cost") else ("-", "--")
-        return GREY, dashes[", unnormalised" in method]
-    if method in ("L1A", "L1W", "random"):
-        return GREEN, {"L1A": "-", "L1W": "--"}.get(method, ":")
-    return (VERMILION, "-") if "beta*" in method else (BLUE, "-")
+PANELS = {
+    "Fisher": "a weight on the cost",
+    "frozen costs": "costs frozen at their first estimate",
+    "Molchanov": "Molchanov et al.",
+    "naive": "naive signals",
+}
+REFERENCES = {"Fisher, beta = 0": BLACK, "Fisher, beta*": VERMILION}
+SHADES = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#7a5195", GREY, "#a0522d")
 
 
-def figure1(curves: dict[str, list[dict[str, float]]], path: Path) -> None:
-    """Loss over cost, a line a method."""
+def figure1(curves: dict[str, Any], path: Path) -> None:
+    """Rise of the loss over cost, a panel for each group of methods, two Fisher lines in all of them."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(8, 5.4), layout="constrained")
-        axes = figure.subplots()
-        fixed = [name for name in curves if line_style(name) == (BLUE, "-")]
-        dashes = dict(zip(fixed, ["-", (0, (6, 1.5)), (0, (3, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1))], strict=False))
-        for name, points in curves.items():
-            color, style = line_style(name)
-            x, y = [p["cost_percent"] for p in points], [p["loss"] for p in points]
-            label = name.replace("beta", "β")
-            axes.plot(x, y, color=color, linestyle=dashes.get(name, style), linewidth=1.6, label=label)
-        start = min(points[0]["loss"] for points in curves.values())
-        axes.set(xlabel="cost, per cent of the unpruned network's FLOPs", ylabel="loss, nats", xlim=(100, 0))
-        top = max(p["loss"] for name in fixed for p in curves[name] if p["cost_percent"] > 10) if fixed else start + 1
-        axes.set_ylim(start - 0.03 * (top - start), start + 1.6 * (top - start))
-        axes.grid(alpha=0.25)
-        axes.legend(loc="upper left", ncols=2)
+        figure = Figure(figsize=(8, 7.4), layout="constrained")
+        panels = figure.subplots(2, 2, sharex=True, sharey=True)
+        for axes, (group, title) in zip(panels.flat, PANELS.items(), strict=True):
+            own = [name for name, found in curves.items() if found["group"] == group and name not in REFERENCES]
+            for name, color in zip(own, SHADES, strict=False):
+                _curve(axes, curves[name], name, color, 1.3)
+            for name, color in REFERENCES.items():
+                if name in curves:
+                    _curve(axes, curves[name], name, color, 2.2)
+            axes.set_title(title)
+            axes.grid(alpha=0.25)
+            axes.legend(loc="upper left", fontsize=7.5)
+        _curve_axes(panels)
         _save(figure, path)
+
+
+def _curve(axes: Any, found: dict[str, Any], name: str, color: str, width: float) -> None:
+    """A line through the means and a band of 95% intervals over images."""
+    start = np.array(found["measured"][0]["losses"])
+    x = [point["cost_percent"] for point in found["measured"]]
+    risen = [np.array(point["losses"]) - start for point in found["measured"]]
+    means = np.array([values.mean() for values in risen])
+    half = np.array([1.96 * values.std(ddof=1) / len(values) ** 0.5 for values in risen])
+    label = name.replace("beta", "β").replace("Fisher, frozen costs, ", "frozen, ")
+    axes.plot(x, means, color=color, linewidth=width, marker="o", markersize=2.5 * width**0.5, label=label)
+    axes.fill_between(x, means - half, means + half, color=color, alpha=0.15, linewidth=0)
+
+
+def _curve_axes(panels: Any) -> None:
+    """Per cent from right to left on a log axis; rises on one that is linear around zero."""
+    for axes in panels[-1]:
+        axes.set_xlabel("cost left, per cent of the FLOPs")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("rise of the loss, nats")
+    first = panels[0, 0]
+    first.set_xscale("log")
+    first.set_yscale("symlog", linthresh=0.01)
+    first.set_xlim(105, 9)
+    ticks = (100, 75, 50, 35, 25, 15, 10)
+    first.set_xticks(ticks, [str(tick) for tick in ticks])
+    first.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+    first.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 # Figure 2
@@ -107,13 +138,9 @@ KINDS = {
 FRONTS = (("shipped", "-", 4.0, 0.3), ("regularised", "-", 1.6, 1.0), ("unregularised", "--", 1.6, 1.0))
 
 
-def pareto(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def front_of(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """(milliseconds, score) of those that no faster point reaches in score, from fast to slow."""
-    front: list[tuple[float, float]] = []
-    for ms, score in sorted(points, key=lambda point: (point[0], -point[1])):
-        if not front or score > front[-1][1]:
-            front.append((ms, score))
-    return front
+    return pareto(points, cost=lambda point: point[0], loss=lambda point: -point[1])
 
 
 def figure2(points: Sequence[Point], path: Path) -> None:
@@ -123,7 +150,7 @@ def figure2(points: Sequence[Point], path: Path) -> None:
         panels = figure.subplots(2, 2).flat
         for axes, (metric, title) in zip(panels, METRICS.items(), strict=True):
             _panel(axes, points, metric)
-            axes.set(title=title, xscale="log", xlabel="ms on one core, 384x512")
+            axes.set(title=title, xscale="log", xlabel="ms on one core, 512x384")
             axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
             axes.grid(alpha=0.25, which="both")
         handles, labels = axes.get_legend_handles_labels()
@@ -135,14 +162,13 @@ def figure2(points: Sequence[Point], path: Path) -> None:
 def _panel(axes: Any, points: Sequence[Point], metric: str) -> None:
     for family in ("FastGaze", "DenseGaze"):
         for kind in KINDS:
-            own = [(p.ms, p.means[metric]) for p in points if (p.family, p.kind) == (family, kind)]
+            own = [p for p in points if (p.family, p.kind) == (family, kind)]
             if own:
-                _marks(axes, own, family, kind)
+                _marks(axes, own, metric)
         for kind, dash, width, alpha in FRONTS:
-            own = [
-                (p.ms, p.means[metric]) for p in points if (p.family, p.kind) in ((family, kind), (family, "unpruned"))
-            ]
-            if _has(points, family, kind) and len(front := pareto(own)) > 1:
+            kinds = ((family, kind), (family, "unpruned"))
+            ends = [(p.ms, p.means[metric]) for p in points if (p.family, p.kind) in kinds]
+            if _has(points, family, kind) and len(front := front_of(ends)) > 1:
                 axes.plot(*zip(*front, strict=True), dash, color=FAMILY[family], linewidth=width, alpha=alpha)
     _others(axes, points, metric)
 
@@ -150,6 +176,8 @@ def _panel(axes: Any, points: Sequence[Point], metric: str) -> None:
 def _others(axes: Any, points: Sequence[Point], metric: str) -> None:
     """DeepGaze II, with a line at its height, and the peer."""
     for p in points:
+        if p.kind in ("teacher", "teacher, onnxruntime", "peer"):
+            _bar(axes, p, metric, GREEN if p.kind == "peer" else BLACK)
         if p.kind in ("teacher", "teacher, onnxruntime"):
             hollow = p.kind != "teacher"
             label = "DeepGaze II, onnxruntime" if hollow else "DeepGaze II, eager torch"
@@ -164,13 +192,19 @@ def _has(points: Sequence[Point], family: str, kind: str) -> bool:
     return any((p.family, p.kind) == (family, kind) for p in points)
 
 
-def _marks(axes: Any, own: list[tuple[float, float]], family: str, kind: str) -> None:
-    color = FAMILY[family]
-    marker, name = KINDS[kind]
-    fill = "white" if kind == "unregularised" else color
-    x, y = zip(*own, strict=True)
-    label = f"{family}, {name}"
-    axes.plot(x, y, marker, color=color, markerfacecolor=fill, markersize=6.5, markeredgewidth=1.5, label=label)
+def _marks(axes: Any, own: list[Point], metric: str) -> None:
+    color = FAMILY[own[0].family]
+    marker, name = KINDS[own[0].kind]
+    fill = "white" if own[0].kind == "unregularised" else color
+    for number, p in enumerate(own):
+        _bar(axes, p, metric, color)
+        label = f"{p.family}, {name}" if number == 0 else None
+        axes.plot(p.ms, p.means[metric], marker, color=color, markerfacecolor=fill, markersize=6, mew=1.4, label=label)
+
+
+def _bar(axes: Any, p: Point, metric: str, color: str) -> None:
+    """The 95% interval over images, thin, since points share their images and move together."""
+    axes.errorbar(p.ms, p.means[metric], p.error(metric), fmt="none", ecolor=color, elinewidth=0.7, alpha=0.45)
 
 
 # Figure 3
@@ -180,40 +214,25 @@ WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
 class Architecture(NamedTuple):
-    """A row of Figure 3: maps of every layer, a label, and the file of its saliency map."""
+    """A row of Figure 3: maps of every layer, and a label."""
 
     label: str
     layers: list[tuple[str, int]]
-    map_file: Path | None
 
 
-def figure3(rows: Sequence[Architecture], photo: Path, path: Path) -> None:
-    """Bars with the number of maps of each layer, the unpruned network's as outlines behind, and one image's maps."""
+def figure3(rows: Sequence[Architecture], start: list[tuple[str, int]], path: Path) -> None:
+    """Bars with the number of maps of each layer; as outlines behind them those of the network before pruning."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(8, 1.75 * (len(rows) + 1)), layout="constrained")
-        grid = figure.subplots(len(rows) + 1, 2, width_ratios=[3.2, 1], squeeze=False)
-        grid[0, 0].axis("off")
-        grid[0, 0].text(0, 0.5, _explain(rows[0].layers), va="center", transform=grid[0, 0].transAxes)
-        _picture(grid[0, 1], photo, "photograph")
-        for (axes, right), row in zip(grid[1:], rows, strict=True):
-            _bars(axes, row, rows[0].layers)
-            _picture(right, row.map_file, "")
+        figure = Figure(figsize=(8, 1.55 * len(rows)), layout="constrained")
+        panels = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
+        for axes, row in zip(panels, rows, strict=True):
+            _bars(axes, row, start)
         _save(figure, path)
 
 
-def _explain(layers: list[tuple[str, int]]) -> str:
-    lines = [
-        "Maps of every convolution of trunk and",
-        "readout (r), filled; as outlines those of",
-        "the unpruned network.",
-    ]
-    lines += ["Light: 3x3 convolutions; dark: 1x1", "(the very first: 7x7)."] if len(layers) >= MANY else []
-    return "\n".join([*lines, "Heights are square roots."])
-
-
-def _bars(axes: Any, row: Architecture, unpruned: list[tuple[str, int]]) -> None:
+def _bars(axes: Any, row: Architecture, start: list[tuple[str, int]]) -> None:
     many = len(row.layers) >= MANY
-    full = dict(unpruned)
+    full = dict(start)
     places = range(len(row.layers))
     heights = [maps**0.5 for _, maps in row.layers]
     colors = [("#f0a06a" if name.endswith("conv2") else VERMILION) if many else BLUE for name, _ in row.layers]

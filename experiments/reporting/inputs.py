@@ -1,58 +1,53 @@
-"""What the measuring recipes left, and what is said of a thing that they have not measured yet."""
+"""What the measuring scripts left, and what is said of a thing that they have not measured yet."""
 
-import json
-import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from experiments.reporting.document import Block, Missing, Text
-
-Record = dict[str, Any]
+from experiments.common import Record, read_record
+from experiments.reporting.document import Missing
 
 COMMANDS = {
-    "lenet_mnist": "python -m experiments.lenet_mnist --data ../shared/data/mnist --json results/lenet_mnist.json",
-    "figure1": "python -m experiments.pruning_comparison --checkpoint runs/fastgaze/best.safetensors "
-    "--data ../shared/data/osie --out results/figure1",
-    "figure1-lenet": "python -m experiments.pruning_comparison --checkpoint runs/lenet_mnist/unpruned-seed1.safetensors "
-    "--data ../shared/data/mnist --out results/figure1-lenet",
-    "front": "python -m experiments.front experiments/configs/front.toml --data ../shared/data",
-    "times": "python -m experiments.front experiments/configs/front.toml --times",
-    "maps": "python -m experiments.figures_maps experiments/configs/front.toml",
-    "sweep": "fastgaze sweep --config experiments/configs/sweep.toml --start runs/varied/fastgaze-l/best.safetensors --out "
-    "runs/sweep --trials 8 --json > results/sweep.json",
-    "speed": "python -m experiments.speed --score --data ../shared/data",
+    "lenet_mnist": "python -m experiments.lenet_mnist",
+    "figure1": "python -m experiments.pruning_comparison experiments/configs/figure1.toml",
+    "figure1-lenet": "python -m experiments.pruning_comparison experiments/configs/figure1-lenet.toml",
+    "front": "python -m experiments.front",
+    "times": "python -m experiments.front --times",
+    "maps": "python -m experiments.saliency_maps",
+    "search": "python -m experiments.random_search",
+    "equal_cost": "python -m experiments.equal_cost experiments/configs/equal_cost.toml",
+    "choices": "python -m experiments.equal_cost experiments/configs/choices.toml",
+    "peers": "python -m experiments.peers",
+    "readings": "python -m experiments.peers --readings",
+    "speed": "python -m experiments.speed --score",
 }
-"""How each input is made."""
+"""How each input is made; a record that keeps its own command is believed instead."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The folder of JSON files, and the notes that people wrote on them."""
+    """The folder of result files."""
 
     folder: Path
-    notes_file: Path
 
     def read(self, name: str) -> Record | None:
         """The file of that name, None if it is not there yet."""
-        path = self.folder / f"{name}.json"
-        if not path.is_file():
-            return None
-        record: Record = json.loads(path.read_text())
-        return record
+        return read_record(self.folder / f"{name}.json")
 
-    @cached_property
-    def notes(self) -> dict[str, str]:
-        """Written by hand, by section."""
-        if not self.notes_file.is_file():
-            return {}
-        return {name: " ".join(text.split()) for name, text in tomllib.loads(self.notes_file.read_text()).items()}
+    def rows(self, model: str, data: str) -> Record | None:
+        """Scores of every image of a set by a model of the front, None if they were not kept."""
+        return read_record(self.folder / "rows" / f"{model}.{data}.json")
 
     @cached_property
     def front(self) -> Record | None:
         """results/front.json."""
         return self.read("front")
+
+    @cached_property
+    def betas(self) -> dict[str, float]:
+        """The weight of every trial of the random search, by its name in the front."""
+        points = (self.read("sweep") or {"points": []})["points"]
+        return {f"sweep-{point['number']}-{point['objective']}": point["beta"] for point in points}
 
     @property
     def timed(self) -> bool:
@@ -60,20 +55,27 @@ class Inputs:
         return self.front is not None and "timing" in self.front
 
     def models(self, data: str = "cat2000") -> dict[str, Record]:
-        """The models of the front that were scored on ``data``, in the order of the list."""
+        """The models of the front that were scored on ``data``: teacher, unpruned, shipped, peer, then experiments."""
         found = {} if self.front is None else self.front["models"]
-        return {name: facts for name, facts in found.items() if data in facts["scores"]}
+        order = sorted(found, key=lambda name: (*_place(found[name]), name))
+        return {name: found[name] for name in order if data in found[name]["scores"]}
 
     def milliseconds(self, name: str, engine: str = "onnxruntime") -> float | None:
-        """CPU milliseconds of a model of the front at 384x512, None if it was not timed."""
+        """CPU milliseconds of a model of the front at 512x384, None if it was not timed."""
         facts = {} if self.front is None else self.front["models"].get(name, {})
         time = facts.get("times", {}).get(engine)
         return None if time is None else float(time["cpu_ms"])
 
-    def difference(self, section: str, found: str = "") -> list[Block]:
-        """Where ours differs and why: what follows from the data, then the note."""
-        text = " ".join(part for part in (found, self.notes.get(section, "")) if part)
-        return [Text(f"**Where and why they differ.** {text}")] if text else []
+
+def _place(facts: Record) -> tuple[int, float]:
+    """Where a model stands in a table, larger ones first."""
+    kinds = ("teacher", "unpruned", "shipped", "peer", "regularised", "unregularised", "frozen")
+    return (len(kinds) if facts.get("source") else 0) + kinds.index(facts["kind"]), -facts["gflop_640x480"]
+
+
+def command(name: str, record: Record | None = None) -> str:
+    """The line that makes a result, as its record has it."""
+    return str((record or {}).get("command", COMMANDS[name]))
 
 
 def missing(name: str, what: str) -> Missing:
@@ -82,7 +84,12 @@ def missing(name: str, what: str) -> Missing:
 
 
 def machine(facts: Record) -> str:
-    """Processor, cores and versions in words."""
+    """Processor, cores, load and versions in words."""
     packages = [f"{key} {facts[key]}" for key in ("onnxruntime", "torch", "openvino", "numpy") if key in facts]
     busy = f", load {facts['load']} at the start" if "load" in facts else ""
     return f"{facts['processor']}, {facts['cores']} cores{busy}; {', '.join(packages)}"
+
+
+def size_words(size: list[int] | tuple[int, int]) -> str:
+    """(height, width) as people read it."""
+    return f"{size[1]}x{size[0]}"

@@ -38,6 +38,7 @@ FIGURE2 = (
 MACHINE = "PyTorch, one core of an Intel Xeon E5-2620 (2.4 GHz), mean over 6 images of 384x512"
 
 DEEPGAZE2_MS = 3590
+DEEPGAZE2_GFLOP = 240.6
 SPEEDUP_SAME_AUC = 10  # "roughly 10x with DenseGaze"
 SPEEDUP_SAME_LIKELIHOOD = 75  # "more than 75x"
 SPEEDUP_REGULARISED = 2  # "up to 2x for FastGaze when comparing regularized and non-regularized models"

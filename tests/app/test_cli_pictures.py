@@ -1,19 +1,18 @@
 """``fastgaze predict``, ``crop``, ``models``, ``demo``: what a user types and what comes back."""
 
-import importlib.util
 import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from experiments import hostile_files
 from fastgaze.app.cli import main, pictures
 
 EXAMPLES = Path(__file__).parents[2] / "src" / "fastgaze" / "app" / "server" / "examples"
@@ -292,28 +291,17 @@ def test_a_fresh_process_imports_no_torch(photos: Path, bright_file: Path) -> No
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def recipe(name: str) -> ModuleType:
-    """A script of experiments/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "experiments" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
 def test_100_megapixels_fit_into_two_gigabytes(bright_file: Path, tmp_path: Path) -> None:
     Image.init()
     Image.new("L", (10_000, 10_000), 90).save(tmp_path / "grey.jpg")
     Image.new("P", (10_000, 10_000), 3).save(tmp_path / "palette.png")
-    report = recipe("hostile_files").run_predict(tmp_path, bright_file, megabytes=4000)
+    report = hostile_files.run_predict(tmp_path, bright_file, megabytes=4000)
     assert report["maps"] == 2
     assert report["peak_rss_mb"] < 2000
 
 
 def test_a_folder_of_hostile_files_gives_an_error_each_and_no_crash(bright_file: Path, tmp_path: Path) -> None:
-    hostile_files = recipe("hostile_files")
     kinds = hostile_files.make_files(tmp_path / "files", 220, seed=1)
     report = hostile_files.run_predict(tmp_path / "files", bright_file, megabytes=3000)
     assert report["crashed"] == 0

@@ -11,14 +11,14 @@ import pytest
 
 from tests.app.serving import write_model
 
-RECIPE = Path(__file__).parents[2] / "experiments" / "load_test.py"
+ROOT = Path(__file__).parents[2]
 
 
 def press(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     model = write_model(tmp_path / "bright.onnx", "bright")
-    command = [sys.executable, str(RECIPE), "--model", str(model), *arguments]
+    command = [sys.executable, "-m", "experiments.load_test", "--model", str(model), *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False, cwd=ROOT)
     assert ended.stdout.startswith("{"), ended.stderr
     facts: dict[str, Any] = json.loads(ended.stdout)
     return facts

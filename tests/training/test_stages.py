@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from experiments import ship
 from fastgaze.core.cost import prunable_maps
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.spec import VGGSpec
@@ -121,10 +122,7 @@ def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config
     assert not np.array_equal(eyes.center_bias, config.workshop.prepared("eyes").center_bias)
 
 
-def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "experiments")
-    import ship
-
+def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) -> None:
     sets = [tmp_path / name for name in ship.TRAINED_ON]
     for seed, folder in enumerate(sets):
         _write_set(folder, 20, seed)

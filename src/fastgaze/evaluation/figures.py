@@ -1,30 +1,26 @@
 """Figures of the report, with matplotlib and no screen."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fastgaze.core.errors import require
+from fastgaze.core.pareto import pareto
 
 COLORS = ("#0b6e99", "#d1642a", "#4a8f3c", "#8a5aa8", "#5c5c5c", "#c2a000")
 
 
-def new_figure(width: float = 6.4, height: float = 4.0, columns: int = 1) -> tuple[Any, Any]:
-    """A figure and its axes, drawn without a display."""
+def pareto_figure(points: Sequence[tuple[float, float, str]], path: Path) -> None:
+    """Cost against loss: (GFLOP, loss, kind) of every trial, a line through each kind's Pareto front."""
     require("matplotlib", "train")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(1, columns)
-
-
-def pareto_figure(points: Sequence[tuple[float, float, str]], path: Path) -> None:
-    """Cost against loss: (GFLOP, loss, kind) of every trial, a line through each kind's Pareto front."""
-    figure, axes = new_figure()
+    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+    axes = figure.subplots()
     for color, kind in zip(COLORS, sorted({kind for _, _, kind in points}), strict=False):
         own = sorted((gflop, loss) for gflop, loss, k in points if k == kind)
-        front = list(_front(own))
-        axes.scatter(*zip(*own, strict=True), s=18, color=color, alpha=0.5)
+        front = pareto(own, cost=lambda p: p[0], loss=lambda p: p[1])
+        x, y = zip(*own, strict=True)
+        axes.scatter(x, y, s=18, color=color, alpha=0.5)
         label = {"beta": "regularised", "none": "beta = 0"}.get(kind, kind)
         axes.plot(*zip(*front, strict=True), color=color, label=label)
     axes.set(xscale="log", xlabel="GFLOP at 640x480", ylabel="validation loss (nats per fixation)")
@@ -34,11 +30,3 @@ def pareto_figure(points: Sequence[tuple[float, float, str]], path: Path) -> Non
     if points:
         axes.legend(frameon=False)
     figure.savefig(path, dpi=150)
-
-
-def _front(points: Iterable[tuple[float, float]]) -> Iterable[tuple[float, float]]:
-    best = float("inf")
-    for cost, loss in points:
-        if loss < best:
-            best = loss
-            yield cost, loss

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,10 @@ WIDTH = 640  # of its input; larger is slower and scores higher
 STRIDE = 16
 _CONVOLUTION, _POOL, _BLUR = 0, 2, 3
 _RELU, _PRELU = 1, 4
+_PADDING = {"repeated": "edge", "mirrored": "symmetric", "zero": "constant"}
+BORDERS = tuple(_PADDING)
+"""What may lie beyond the border of the blur, which the file does not say; of these, repeated samples give the scores
+nearest to those measured with the original."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,29 +129,34 @@ def to_onnx(layers: list[PeerLayer]) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def _blur_matrix(n: int, taps: int, sigma: float) -> NDArray[np.float64]:
-    """(n, n): a Gaussian cut to ``taps``; beyond the ends the edge sample is repeated.
-
-    The file does not say what lies beyond the ends; of zero, mirrored and repeated samples the last gives the
-    scores nearest to those measured with the original.
-    """
+def _blur_matrix(n: int, taps: int, sigma: float, border: str) -> NDArray[np.float64]:
+    """(n, n): a Gaussian cut to ``taps``; ``border`` says what lies beyond the ends."""
     reach = np.arange(-(taps // 2), taps // 2 + 1)
     kernel = np.exp(-0.5 * (reach / sigma) ** 2)
-    matrix = np.zeros((n, n))
-    rows = np.arange(n)
-    for offset, weight in zip(reach, kernel / kernel.sum(), strict=True):
-        np.add.at(matrix, (rows, np.clip(rows + offset, 0, n - 1)), weight)
-    return matrix
+    padded = np.pad(np.eye(n), ((taps // 2, taps // 2), (0, 0)), mode=_PADDING[border])  # type: ignore[call-overload]
+    weights = kernel / kernel.sum()
+    return np.asarray(sum(weight * padded[k : k + n] for k, weight in enumerate(weights)))
 
 
 class TwitterFastGaze:
     """The peer as a model for ``evaluate``: exp of its output is the density; it has no centre bias of its own."""
 
-    def __init__(self, path: Path, width: int | None = WIDTH, threads: int = 0) -> None:
-        """width: images are scaled to it, keeping their shape; None: images are taken as they are given."""
+    def __init__(
+        self,
+        path: Path,
+        width: int | None = WIDTH,
+        threads: int = 0,
+        border: Literal["repeated", "mirrored", "zero"] = "repeated",
+        blurred: bool = True,
+    ) -> None:
+        """width: images are scaled to it, keeping their shape; None: images are taken as they are given.
+
+        border, blurred: how the blur at the end is read; the file leaves the border open.
+        """
         runtime = require("onnxruntime", "data")
         layers = read_layers(path)
-        self._blur = next((layer for layer in layers if layer.kind == _BLUR), None)
+        self._blur = next((layer for layer in layers if layer.kind == _BLUR and blurred), None)
+        self._border = border
         self._width = width
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -186,5 +195,5 @@ class TwitterFastGaze:
         """The file's last layer, on the network's output (h, w)."""
         if self._blur is None:
             return output.astype(np.float64)
-        rows, columns = (_blur_matrix(n, self._blur.taps, self._blur.sigma) for n in output.shape)
+        rows, columns = (_blur_matrix(n, self._blur.taps, self._blur.sigma, self._border) for n in output.shape)
         return np.asarray(rows @ output.astype(np.float64) @ columns.T)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastgaze.core.cost import flops
 from fastgaze.core.errors import ArgumentError, require
+from fastgaze.core.pareto import pareto as front
 from fastgaze.networks.checkpoint import load_checkpoint
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.config import Config, SweepSettings
@@ -124,11 +125,7 @@ def points(study: Any) -> list[Point]:
 
 def pareto(found: list[Point]) -> list[Point]:
     """Points that no other beats in both loss and GFLOP, cheapest first."""
-    front: list[Point] = []
-    for point in sorted(found, key=lambda p: (p.gflop, p.loss)):
-        if not front or point.loss < front[-1].loss:
-            front.append(point)
-    return front
+    return front(found, cost=lambda p: p.gflop, loss=lambda p: p.loss)
 
 
 def student_trial(config: Config, start: Path) -> tuple[Trial, int]:

@@ -12,6 +12,7 @@ import typer
 
 from fastgaze import __version__
 from fastgaze.app.cli import (
+    audit,
     batch,
     bench,
     common,
@@ -47,7 +48,7 @@ def _add(panel: str, *verbs: Callable[..., None]) -> None:
 
 _add("Pictures", predict.predict, crop.crop, demo.demo)
 _add("Server, video, many pictures", serve.serve, video.video, roi.roi, batch.batch)
-_add("Models, data, scores", models.models, models.info, bench.bench, evaluate.evaluate, evaluate.submit)
+_add("Models, data, scores", models.models, models.info, bench.bench, evaluate.evaluate, evaluate.submit, audit.audit)
 app.add_typer(data.app, name="data", rich_help_panel="Models, data, scores")
 _add("Your own models", train.train, export.export)
 app.add_typer(workshop.app, name="workshop", rich_help_panel="Your own models")

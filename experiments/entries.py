@@ -1,6 +1,7 @@
-"""The list of models in experiments/configs/front.toml, and each of them opened in the way that it is scored, timed or shown."""
+"""The list of models in experiments/configs/front.toml, and each of them opened as it is scored, timed or shown."""
 
 import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -12,29 +13,42 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from experiments.common import PEER, ROOT, Record
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.cost import flops, layers, parameters, prunable_maps
-from fastgaze.core.spec import EnsembleSpec, LeNetSpec
+from fastgaze.core.spec import EnsembleSpec, GazeSpec, spec_from_json
 from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint
 from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, export_onnx
-from fastgaze.runtime.card import WorkingSize
+from fastgaze.runtime.card import WorkingSize, read_card
 from fastgaze.runtime.predictor import load
+from fastgaze.runtime.zoo import BUNDLED
 
 REFERENCE = (480, 640)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of the list; ``pixels`` is the area that it works at when it is scored."""
+    """One model of the list: a bundled file, a checkpoint, or the peer.
+
+    kind: shipped, unpruned, teacher, peer; of pruning experiments regularised (beta > 0 or beta*), unregularised
+        (beta = 0) or frozen (costs estimated once).
+    source: ``search`` for a trial of the random search, ``comparison`` for a snapshot that is compared at equal cost.
+    found: whether pruning chose the widths, so that Figure 3 may show them; widths that were typed in are not found.
+    pixels: the area at which the model is scored; a bundled file says it itself.
+    legacy: also scored by the MIT benchmark's older code, for Table 2.
+    """
 
     name: str
     path: Path
     family: str
     kind: str
+    source: str = ""
+    found: bool = False
     pixels: int = WorkingSize.pixels
     legacy: bool = False
 
@@ -42,6 +56,11 @@ class Entry:
     def sha256(self) -> str:
         """Of the file: what was measured once is not measured again."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    @property
+    def engine(self) -> str:
+        """What computes the scores."""
+        return "torch, fp32" if self.kind == "teacher" else "onnxruntime, fp32"
 
 
 def read_entries(path: Path, only: list[str] | None = None) -> list[Entry]:
@@ -58,16 +77,25 @@ def read_entries(path: Path, only: list[str] | None = None) -> list[Entry]:
 def _expand(facts: dict[str, Any]) -> Iterator[Entry]:
     pattern = facts["path"]
     if "*" not in pattern:
-        if Path(pattern).is_file():
-            yield Entry(**{**facts, "path": Path(pattern)})
+        path = _resolve(pattern)
+        if path.is_file():
+            pixels = {"pixels": read_card(path).working_size.pixels} if path.suffix == ".onnx" else {}
+            yield Entry(**{**facts, "path": path, **pixels})
         return
     marks = {}
-    for path in Path().glob(pattern):
-        match = re.fullmatch(re.escape(pattern).replace(r"\*", "(.*)"), str(path))
+    for path in ROOT.glob(pattern):
+        match = re.fullmatch(re.escape(pattern).replace(r"\*", "(.*)"), str(path.relative_to(ROOT)))
         if match and "/" not in match[1]:
             marks[match[1]] = path
     for mark in sorted(marks, key=_natural):
         yield Entry(**{**facts, "name": facts["name"].replace("*", mark), "path": marks[mark]})
+
+
+def _resolve(text: str) -> Path:
+    """``peer``, the name of a bundled model, or a path below the repository."""
+    if text == "peer":
+        return PEER
+    return ROOT / text if Path(text).suffix else BUNDLED / f"{text}.onnx"
 
 
 def _natural(mark: str) -> tuple[float, str]:
@@ -75,12 +103,11 @@ def _natural(mark: str) -> tuple[float, str]:
     return (-float(mark), "") if re.fullmatch(r"\d+(\.\d+)?", mark) else (0.0, mark)
 
 
-def describe(entry: Entry) -> dict[str, Any]:
+def describe(entry: Entry) -> Record:
     """Cost and maps of every convolution, from the widths alone."""
     if entry.path.suffix == ".vxm":
         return _describe_peer(entry.path)
-    spec = load_checkpoint(entry.path)[0].spec
-    assert not isinstance(spec, LeNetSpec), f"{entry.path} is no gaze model"
+    spec = _spec(entry.path)
     single = spec.member if isinstance(spec, EnsembleSpec) else spec
     return {
         "parameters": parameters(single),
@@ -91,7 +118,16 @@ def describe(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _describe_peer(path: Path) -> dict[str, Any]:
+def _spec(path: Path) -> GazeSpec | EnsembleSpec:
+    if path.suffix == ".onnx":
+        spec = spec_from_json(json.dumps(dict(read_card(path).spec)))
+    else:
+        spec = load_checkpoint(path)[0].spec
+    assert isinstance(spec, GazeSpec | EnsembleSpec), f"{path} is not a gaze model"
+    return spec
+
+
+def _describe_peer(path: Path) -> Record:
     """As ``describe``, for the layers of a .vxm file: convolutions with 2x2 pools between."""
     (height, width), cost, size = REFERENCE, 0, 0
     widths: list[tuple[str, int]] = []
@@ -123,11 +159,13 @@ class Scaled:
 
 
 def single_model(path: Path) -> GazeModel:
-    """The network of a checkpoint; of an ensemble its first member, which costs what a single model costs."""
+    """The network of a file in torch; of an ensemble its first member, which costs what a single model costs."""
+    if path.suffix == ".onnx":
+        return reopen(path)[0]
     model = load_checkpoint(path)[0]
     if isinstance(model, GazeModel):
         return model.eval()
-    assert isinstance(model, GazeEnsemble), f"{path} is no gaze model"
+    assert isinstance(model, GazeEnsemble), f"{path} is not a gaze model"
     head = model.heads[0]
     assert isinstance(head, Head)
     single = GazeModel(model.spec.member)
@@ -137,15 +175,17 @@ def single_model(path: Path) -> GazeModel:
     return single.eval()
 
 
-def exported(entry: Entry, folder: Path, half: bool = True) -> Path:
-    """The network as ONNX, as it would ship."""
+def exported(entry: Entry, folder: Path) -> Path:
+    """The network as an ONNX file, as it ships or would ship."""
+    if entry.path.suffix == ".onnx":
+        return entry.path
     path = folder / f"{entry.name}.onnx"
-    export_onnx(single_model(entry.path), path, Facts(entry.name, working_size=WorkingSize(entry.pixels)), half)
+    export_onnx(single_model(entry.path), path, Facts(entry.name, working_size=WorkingSize(entry.pixels)))
     return path
 
 
 def open_scored(entry: Entry, folder: Path, threads: int) -> LogDensityModel:
-    """Students through onnxruntime as they would ship, the teacher in torch, the peer as it was published."""
+    """Students through onnxruntime as they ship, the teacher's ensemble in torch, the peer as it was published."""
     if entry.path.suffix == ".vxm":
         return TwitterFastGaze(entry.path, threads=threads)
     if entry.kind == "teacher":

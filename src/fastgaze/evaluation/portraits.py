@@ -11,7 +11,7 @@ Point = tuple[float, float]
 LIGHT: tuple[Color, ...] = ((255, 219, 195), (241, 194, 165), (232, 184, 148))
 DARK: tuple[Color, ...] = ((141, 85, 54), (110, 66, 42), (82, 49, 33))
 HAIR: tuple[Color, ...] = ((28, 22, 20), (60, 40, 28), (98, 66, 40))
-BRUSH = 3  # drawn so many times larger, then scaled down: smooth edges
+BRUSH = 3  # portraits are drawn this many times larger and scaled down, for smooth edges
 
 
 @dataclass(frozen=True)

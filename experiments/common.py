@@ -1,0 +1,78 @@
+"""What every experiment shares: folders, command lines, facts about the machine, and result files."""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import strftime
+from typing import Any
+
+from fastgaze.core.files import replacing
+
+ROOT = Path(__file__).parents[1]
+RESULTS, DOCS, CONFIGS, RUNS = ROOT / "results", ROOT / "docs", ROOT / "experiments" / "configs", ROOT / "runs"
+EXAMPLES = ROOT / "src" / "fastgaze" / "app" / "server" / "examples"
+DATA = Path(os.environ.get("FASTGAZE_DATA", ROOT.parent / "shared" / "data"))
+"""The data sets; set FASTGAZE_DATA to the folder that holds yours, in the layout that docs/data.md describes."""
+PEER = DATA.parent / "peers" / "twitter-fastgaze.vxm"
+PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
+Record = dict[str, Any]
+
+
+def make_parser(doc: str | None, file: str, data: bool = True) -> argparse.ArgumentParser:
+    """A parser for the script ``file`` that shows ``doc`` as it is; with ``data``, it knows ``--data``."""
+    name, shape = f"python -m experiments.{Path(file).stem}", argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=name, description=doc, formatter_class=shape)
+    if data:
+        parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets (or set FASTGAZE_DATA)")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; ``command`` among them is the line that gives the same run again."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given)
+    options.command = shlex.join([*parser.prog.split(), *given])
+    return options
+
+
+def about(options: argparse.Namespace, **settings: Any) -> Record:
+    """How a result came to be: the command, the settings that were really used, and the machine."""
+    return {"command": options.command, "settings": settings, "machine": machine()}
+
+
+def machine() -> Record:
+    """Processor, cores, versions, date, and how busy the machine is now."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
+    name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    facts = {"processor": name or platform.processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
+    return facts | {"date": strftime("%Y-%m-%d"), "python": platform.python_version(), **_versions()}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def read_record(path: Path) -> Record | None:
+    """A result file, None if it is not there yet."""
+    if not path.is_file():
+        return None
+    record: Record = json.loads(path.read_text())
+    return record
+
+
+def write_record(path: Path, record: Any) -> None:
+    """Replace a result file in one step."""
+    with replacing(path) as part:
+        part.write_text(json.dumps(record, indent=1) + "\n")
