@@ -27,7 +27,8 @@ from fastgaze.core.spec import spec_to_json
 from fastgaze.networks import GazeModel
 from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
-from fastgaze.runtime.predictor import Predictor, prepare
+from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.resize import prepare
 
 Array = npt.NDArray[np.float32]
 

@@ -94,7 +94,7 @@ class OnnxRuntime:
 
     def __call__(self, images: Array) -> Array:
         """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
-        saliency: Array = self._session.run(["saliency"], {"image": images})[0]
+        saliency: Array = self._session.run(None, {"image": images})[0]
         return saliency
 
 

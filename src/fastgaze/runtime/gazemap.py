@@ -192,7 +192,9 @@ class GazeMap:
         those of the window. focus: a point (x, y) of the picture to cut around. format, quality: see ``Cutter.cut``.
         """
         if ratio is None and size is None:
-            raise ArgumentError("give the ratio of the window, such as '16:9', or the size (height, width) of the result")
+            raise ArgumentError(
+                "give the ratio of the window, such as '16:9', or the size (height, width) of the result"
+            )
         shape = (size[1], size[0]) if ratio is None and size is not None else ratio
         assert shape is not None
         window = self.crop(shape)[0] if focus is None else self.crop_around(shape, focus)
