@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from experiments.common import RESULTS, about, make_parser, parse, write_record
+from experiments.common import RESULTS, about, make_parser, parse, read_record, write_record
 from experiments.heads import ABOVE, BELOW, BESIDE, FOLDER, LEAST, Photo, Values, read_photos
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
@@ -60,22 +61,25 @@ def table(options: argparse.Namespace) -> None:
     photos["salicon-val"] = _spread(photos["salicon-val"], options.others)
     everyone = [photo for some in photos.values() for photo in some]
     found: dict[str, dict[Path, dict[str, float]]] = {"centre": {photo.path: _central(photo) for photo in everyone}}
-    for name in MODELS:
+    for name in () if options.only == "peers" else MODELS:
         model = load(name, threads=1)
         with_heads, without = zip(*(_ours(model, photo) for photo in everyone), strict=True)
         paths = [photo.path for photo in everyone]
         found[f"{name}, attention only"] = dict(zip(paths, without, strict=True))
         found[name] = dict(zip(paths, with_heads, strict=True))
-    if options.peers:
+    if options.only != "ours":
         found |= _peers(everyone)
     rows = [_row(cropper, ratio, starts, photos) for cropper, starts in found.items() for ratio in RATIOS]
+    _show(rows)
     counts = {
         name: {"pictures": len(some), "heads": sum(photo.head is not None for photo in some)}
         for name, some in photos.items()
     }
+    before = read_record(RESULTS / "crops.json") or {}
+    if options.only and before.get("pictures") == counts:
+        rows = [row for row in before["rows"] if row["cropper"] not in found] + rows
     definition = {"above": ABOVE, "beside": BESIDE, "below": BELOW, "smallest_face": LEAST}
     write_record(RESULTS / "crops.json", about(options, head=definition) | {"pictures": counts, "rows": rows})
-    _show(rows)
 
 
 def _spread(photos: list[Photo], most: int | None) -> list[Photo]:
@@ -127,7 +131,7 @@ def _peers(photos: Sequence[Photo]) -> dict[str, dict[Path, dict[str, float]]]:
             keep("smartcrop", photo, ratio, (best["x"], best["y"]), size)
             for kind in ("attention", "entropy"):
                 cut = vips.smartcrop(width, height, interesting=kind)
-                keep(f"libvips {kind}", photo, ratio, (-cut.xoffset, -cut.yoffset), size)
+                keep(f"libvips {kind}", photo, ratio, _corner(np.asarray(image), cut.numpy()), size)
     run = subprocess.run(
         ["node", "-e", _NODE], input=json.dumps(jobs), cwd=FOLDER, capture_output=True, text=True, check=True
     )
@@ -136,6 +140,16 @@ def _peers(photos: Sequence[Photo]) -> dict[str, dict[Path, dict[str, float]]]:
         for name, corner in line["starts"].items():
             keep(name, photo, line["ratio"], corner, open_picture(photo.path).size)
     return found
+
+
+def _corner(whole: npt.NDArray[np.uint8], cut: npt.NDArray[np.uint8]) -> tuple[int, int]:
+    """(left, top) of a window inside its picture, which libvips does not tell."""
+    height, width = cut.shape[:2]
+    for top in range(whole.shape[0] - height + 1):
+        for left in range(whole.shape[1] - width + 1):
+            if np.array_equal(whole[top : top + height : 7, left : left + width : 7], cut[::7, ::7]):
+                return left, top
+    raise AssertionError("the window is not part of the picture")
 
 
 def _row(
@@ -194,11 +208,9 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Cut, judge, report."""
     parser = make_parser(__doc__, __file__)
-    parser.add_argument(
-        "--heads", type=int, help="the most of SALICON's training pictures, whose heads alone count"
-    )
+    parser.add_argument("--heads", type=int, help="the most of SALICON's training pictures, whose heads alone count")
     parser.add_argument("--others", type=int, help="the most of SALICON's validation pictures without a head")
-    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="other croppers too")
+    parser.add_argument("--only", choices=("ours", "peers"), help="the others' rows stay as they are in results/")
     table(parse(parser, arguments))
 
 
