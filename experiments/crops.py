@@ -16,6 +16,7 @@ import argparse
 import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,7 @@ def _starts(gaze: GazeMap, photo: Photo) -> dict[str, float]:
 
 def _peers(photos: Sequence[Photo]) -> dict[str, dict[Path, dict[str, float]]]:
     """smartcrop.js and sharp in one run of node; smartcrop and libvips in Python."""
-    import pyvips
-    import smartcrop
-
+    pyvips, smartcrop = import_module("pyvips"), import_module("smartcrop")
     found: dict[str, dict[Path, dict[str, float]]] = {}
 
     def keep(name: str, photo: Photo, ratio: str, corner: Sequence[float], size: Size) -> None:

