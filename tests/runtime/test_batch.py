@@ -91,7 +91,7 @@ def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Pa
     assert len(row["log_density"]) == 12 * 16
     assert abs(np.exp(np.array(row["log_density"], np.float64)).sum() - 1) < 1e-3
     assert [crop["ratio"] for crop in row["crops"]] == ["1:1", "4:3"]
-    assert row["crops"][0]["windows"][0]["confidence"] > 0
+    assert row["crops"][0]["windows"][0]["gain"] >= 0
 
 
 def test_a_row_says_what_the_library_says(images: Path, model: str, tmp_path: Path) -> None:

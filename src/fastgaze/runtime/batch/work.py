@@ -103,9 +103,10 @@ def schema(options: BatchOptions, model: str) -> Any:
         [
             ("box", arrow.list_(whole)),
             ("mass", real),
-            ("confidence", real),
+            ("gain", real),
             ("focal_point", arrow.list_(real)),
             ("scale", real),
+            ("object_position", text),
         ]
     )
     fields = [
