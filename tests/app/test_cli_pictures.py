@@ -120,7 +120,7 @@ def test_json_lists_results_and_errors(photos: Path, bright_file: Path, capsys: 
     assert code == 1
     good, bad = json.loads(capsys.readouterr().out)
     assert good["picture_size"] == {"width": 80, "height": 60}
-    assert set(good["milliseconds"]) == {"decode", "prepare", "network", "tail"}
+    assert set(good["milliseconds"]) == {"decode", "prepare", "network", "tail", "describe"}
     assert "broken.jpg: cannot read the picture" in bad["error"]
 
 
@@ -223,12 +223,14 @@ def test_crops_are_listed_and_written(
     arguments = ["crop", photos / "a.jpg", "--ratio", "1:1", "--ratio", "16:9", "--model", bright_file, "--out", out]
     assert run(*arguments, "--json", "-n", 2) == 0
     result = json.loads(capsys.readouterr().out)[0]
-    best = result["crops"]["1:1"][0]
+    square, wide = result["crops"]
+    assert (square["ratio"], wide["ratio"]) == ("1:1", "16:9")
+    best = square["windows"][0]
     left, top, right, bottom = best["box"]
     assert (right - left, bottom - top) == (60, 60)
     assert left <= 50 <= 60 <= right
     assert set(best) == {"box", "mass", "confidence", "focal_point", "scale"}
-    assert len(result["crops"]["16:9"]) == 2
+    assert len(wide["windows"]) == 2
     assert Image.open(out / "a.1x1.jpg").size == (60, 60)
     assert Image.open(out / "a.16x9.jpg").size == (80, 45)
     assert run(*arguments[:-2]) == 0
