@@ -22,7 +22,7 @@ def test_a_mat_file_that_crashes_scipy_is_one_error_and_the_next_one_is_read(tmp
     scipy.io.savemat(tmp_path / "good.mat", {"x": np.arange(3.0), "s": {"a": "text", "b": np.eye(2)}})
     assert list(read_mat(tmp_path / "good.mat")["x"]) == [0, 1, 2]
     with pytest.raises(DataError, match="not a readable"):
-        read_mat(CORPUS / "scipy-crash.mat")
+        read_mat(CORPUS / "mat-scipy-crash")
     again = read_mat(tmp_path / "good.mat")
     assert again["s"]["a"] == "text"
     assert np.array_equal(again["s"]["b"], np.eye(2))

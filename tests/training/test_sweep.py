@@ -143,7 +143,11 @@ def test_two_workers_share_one_study_in_postgresql(postgres: str, tmp_path: Path
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _WORKER, postgres, str(tmp_path)]
     workers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    numbers = [[int(n) for n in worker.communicate(timeout=120)[0].split()] for worker in workers]
+    try:
+        numbers = [[int(n) for n in worker.communicate(timeout=600)[0].split()] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
     assert [worker.returncode for worker in workers] == [0, 0]
     assert all(numbers), "one worker did nothing"
     assert not set(numbers[0]) & set(numbers[1]), "a trial ran twice"

@@ -64,7 +64,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(help="Requests per second that one client may send; 0 is no limit.")] = 0,
+    rate: Annotated[float, typer.Option(help="Requests per second that one client may send; 0 sets no limit.")] = 0,
     drain: Annotated[float, typer.Option(help="Seconds that requests in flight still have after SIGTERM.")] = 10,
     examples: Annotated[
         Path | None,

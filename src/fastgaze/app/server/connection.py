@@ -30,7 +30,7 @@ HEAD_BYTES = 16 << 10
 _HEAD_LINES = 100
 _READ_BYTES = 64 << 10
 # A body may have this many chunks, and one more for every so many bytes.
-_FREE_CHUNKS = 256
+_FREE_CHUNKS = 64
 _BYTES_PER_CHUNK = 256
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 

@@ -23,7 +23,7 @@ from fastgaze.app.server.limits import (
 )
 from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
-from fastgaze.core.errors import ImageError, ImageTooLargeError
+from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
 from fastgaze.core.picture_limits import Cost
 from fastgaze.core.pictures import Picture, encode_png, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
@@ -34,7 +34,7 @@ from fastgaze.runtime.predictor import Predictor
 # What a task may cost in a light worker, and in memory in any.
 _LIGHT_SECONDS = 0.3
 _LIGHT_BYTES = 64 << 20
-_MOST_BYTES = 300 << 20
+_MOST_BYTES = 272 << 20
 # Seconds and bytes of memory per pixel of a map that is sent back, and bytes of the answer at most.
 _FORMAT_COSTS = {
     "npy": (1.5e-8, 11, 4.0),
@@ -43,6 +43,8 @@ _FORMAT_COSTS = {
     "heat": (1.2e-8, 4, 1.4),
 }
 _FACTS_BYTES = 32 << 10
+NO_MEMORY = "too_much_memory"
+"""What a light worker answers so goes to a heavy one."""
 _MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/octet-stream"}
 
 
@@ -158,11 +160,16 @@ def _answer_size(picture: Picture, options: Options, limits: Limits) -> Size:
 def _refusing() -> Iterator[None]:
     try:
         yield
-    except ImageError as error:
+    except (MemoryError, ImageError, ModelError) as error:
         raise _refusal(error) from error
 
 
-def _refusal(error: ImageError) -> ApiError:
+def _refusal(error: MemoryError | ImageError | ModelError) -> ApiError:
+    # onnxruntime says it in words only.
+    if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError) or "alloc" in str(error):
+        return ApiError(413, NO_MEMORY, "picture and map take more memory than is set aside; send a smaller picture")
+    if isinstance(error, ModelError):
+        raise error
     if isinstance(error, ImageTooLargeError):
         return ApiError(413, "too_many_pixels", "the picture has far more pixels, in all or a side, than are taken")
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")

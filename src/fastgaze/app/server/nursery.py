@@ -46,8 +46,8 @@ class Allowance:
     """Light work goes first."""
 
 
-ALLOWANCES = {LIGHT: Allowance(192 << 20, 0.3, 0), HEAVY: Allowance(384 << 20, 1.0, 10)}
-_RECYCLE_BYTES = 80 << 20
+ALLOWANCES = {LIGHT: Allowance(176 << 20, 0.3, 0), HEAVY: Allowance(340 << 20, 1.0, 10)}
+_RECYCLE_BYTES = 56 << 20
 """A worker that has grown by this much makes room for a fresh one: engines keep what they once allocated."""
 
 
@@ -148,7 +148,9 @@ def _do(
     try:
         found = jobs.work(task, content, predictors, limits, heavy)
     except ApiError as error:
-        return wire.Outcome("error", status=error.status, code=error.code, message=error.message), b""
+        if not (error.code == jobs.NO_MEMORY and not heavy):
+            return wire.Outcome("error", status=error.status, code=error.code, message=error.message), b""
+        return wire.Outcome("needs", heavy=True), b""
     except Exception:
         return wire.Outcome("bug", message=traceback.format_exc(limit=8)), b""
     if isinstance(found, jobs.Needs):
