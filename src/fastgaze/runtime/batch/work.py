@@ -43,7 +43,7 @@ class ShardReport:
     steps: Mapping[str, Seconds]
 
 
-class Worker:
+class ShardWorker:
     """Does shards, with one thread."""
 
     def __init__(self, setup: WorkerSetup) -> None:
