@@ -12,7 +12,8 @@ for batch in batches:
 
 from fastgaze.pruning.compact import compact
 from fastgaze.pruning.cost import Cost, Flops
-from fastgaze.pruning.graph import ChannelGraph, Layer, Map
+from fastgaze.pruning.graph import ChannelGraph
+from fastgaze.pruning.layers import Layer
 from fastgaze.pruning.history import History, Removal
 from fastgaze.pruning.latency import Latency, LatencyTable, LayerShape
 from fastgaze.pruning.loop import Until, load_run, run, save_run
@@ -20,6 +21,7 @@ from fastgaze.pruning.objective import Beta, BetaStar, NoCost, Objective, Target
 from fastgaze.pruning.parameters import ParameterPruner
 from fastgaze.pruning.probe import Statistics, masked, probed
 from fastgaze.pruning.pruner import Pruner
+from fastgaze.pruning.trace import Map
 from fastgaze.pruning.signals import Fisher, L1Activity, L1Weight, Molchanov, Random, Signal
 
 __all__ = [

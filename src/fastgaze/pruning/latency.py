@@ -19,7 +19,8 @@ from torch import Tensor
 
 from fastgaze.errors import PruningError
 from fastgaze.files import replacing
-from fastgaze.pruning.graph import ChannelGraph, Layer
+from fastgaze.pruning.graph import ChannelGraph
+from fastgaze.pruning.layers import Layer
 
 
 @dataclass(frozen=True)
