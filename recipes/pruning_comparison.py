@@ -119,7 +119,7 @@ def curve(problem: Problem, method: Method, maps: int, lowest: float) -> list[di
         return float(losses.detach().mean())
 
     limit = Until(cost=lowest / 100 * pruner.total_cost)
-    history = run(pruner, step, limit, steps=len(problem.losses), maps=maps)
+    history = run(pruner, step, limit, steps=len(problem.losses), per_round=maps)
     costs = [history.cost, *(removal.cost for removal in history.removals)]  # a round's loss is that before its removal
     pairs = zip(costs, history.removals, strict=False)
     return [{"cost_percent": 100 * c / history.cost, "loss": r.loss or 0.0} for c, r in pairs]

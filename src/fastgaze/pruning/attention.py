@@ -70,7 +70,7 @@ class AttentionIn(Layer):
     """Queries, keys and values from what the module reads; in_proj_weight (3 * heads * width, in)."""
 
     kind = "attention in"
-    reads = makes = must_stay = True
+    reads = makes = must_stay = engine = True
     sources = 3
     module: Any
 
@@ -119,7 +119,7 @@ class AttentionOut(Layer):
     """The projection behind the heads; out_proj.weight (out, heads * width)."""
 
     kind = "attention out"
-    reads = makes = must_stay = True
+    reads = makes = must_stay = engine = True
     module: Any
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:

@@ -82,6 +82,7 @@ class Layer:
     must_stay: ClassVar[bool] = False  # it keeps at least one output
     own: ClassVar[int] = 0  # input channels of an output channel besides those in ``inputs``
     engine: ClassVar[bool] = False  # an engine spends time on it: it has a LayerShape
+    transposed: ClassVar[bool] = False
     couples: ClassVar[bool] = False  # its channels depend on each other, so that it has a mask of its own
     sources: ClassVar[int] = 1  # tensors that one call may read
 
@@ -249,6 +250,7 @@ class Transposed(Convolution):
     """Transposed convolution; weight (in, out / groups, *kernel); each position that is read costs K^2."""
 
     kind = "transposed"
+    transposed = True
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:
         """H_in W_in C_out 2 C_in K^2 + H W C_out."""
@@ -270,6 +272,7 @@ class Transposed(Convolution):
 class DepthwiseTransposed(Depthwise):
     """Transposed convolution with one filter for each channel; weight (channels, multiplier, *kernel)."""
 
+    transposed = True
     flops = Transposed.flops
 
     def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)

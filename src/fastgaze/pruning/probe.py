@@ -142,7 +142,11 @@ class _Collector:
             if self.graph.reads_prunable(layer) and not (layer.couples and not self.gradient):
                 ids = layer.outputs if layer.couples else layer.inputs
                 report = self.reports[number] = _Report(ids, layer.images)
-                watch = self._beside(layer, report) if isinstance(layer, LayerNorm) else layer.probe(self._before(layer, report))
+                watch = (
+                    self._beside(layer, report)
+                    if isinstance(layer, LayerNorm)
+                    else layer.probe(self._before(layer, report))
+                )
                 handles += watch
         return handles
 

@@ -207,14 +207,18 @@ def products(call: Call, operands: Sequence[Tensor], letters: Sequence[str], out
             if letter in maps:
                 call.tie(maps[letter], ids)
             maps.setdefault(letter, ids)
-            shared = [t for t, n in zip(operands, letters, strict=True) if letter in n and t is not tensor]
-            if any(call.label(t).ids.shape[n.index(letter)] == 1 < t.shape[n.index(letter)]
-                   for t, n in zip(operands, letters, strict=True) if t in shared and letter in n):  # fmt: skip
-                call.keep(ids, "multiplies maps with what cannot be sliced")
+            for other, others in zip(operands, letters, strict=True):
+                if other is not tensor and letter in others and _whole(call, other, others.index(letter)):
+                    call.keep(ids, "multiplies maps with what cannot be sliced")
         found = [d for d, n in enumerate(label.images.shape) if n > 1]
         if images is None and len(found) == 1 and names[found[0]] in out:
             images = names[found[0]], label.images.flatten()
     _put_product(call, maps, images, out)
+
+
+def _whole(call: Call, tensor: Tensor, axis: int) -> bool:
+    """Whether a dimension is neither broadcast nor made of maps."""
+    return call.label(tensor).ids.shape[axis] == 1 < tensor.shape[axis]
 
 
 def _put_product(call: Call, maps: dict[str, Tensor], images: tuple[str, Tensor] | None, out: str) -> None:

@@ -132,7 +132,11 @@ def _keep_shared(tracer: Tracer) -> None:
         for key, parameter in layer.module.named_parameters(recurse=False):
             module, name = owners.setdefault(id(parameter), (layer.module, f"{layer.name}.{key}"))
             if module is not layer.module:
-                used = [torch.cat((k.inputs, k.outputs)) for k in tracer.layers.values() if k.module in (module, layer.module)]
+                used = [
+                    torch.cat((k.inputs, k.outputs))
+                    for k in tracer.layers.values()
+                    if k.module in (module, layer.module)
+                ]
                 tracer.keep(torch.cat(used), f"{layer.name}.{key}", f"and {name} share one parameter, which")
 
 

@@ -137,10 +137,10 @@ def prune_while_training(
         step,
         Until(
             cost=marks[-1] * unit if marks else None,
-            maps=pruner.maps_left - settings.remove if settings.remove else None,
+            maps_left=pruner.maps_left - settings.remove if settings.remove else None,
         ),
         steps=settings.steps,
-        maps=settings.maps,
+        per_round=settings.maps,
         share=settings.share or None,
         model=model,
         checkpoint=folder / "state.safetensors",
