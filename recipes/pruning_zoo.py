@@ -1,6 +1,6 @@
 """Prune networks that nobody here wrote: which ones does fastgaze.pruning handle, which ones torch-pruning?
 
-    python recipes/pruning_zoo.py --out results/pruning_zoo.json [--only timm/resnet18 ...] [--table docs/pruning-zoo.md]
+    python recipes/pruning_zoo.py --out results/pruning_zoo.json [--only timm/resnet18 ...] [--table FILE.md]
 
 Each network of pytorchcv and timm, with random weights, is pruned to 70 % of its FLOPs by Fisher signals and beta* on
 random images. It passes if the masked network equals the compacted one to 1e-5, training goes on, weights and history
@@ -29,7 +29,7 @@ PYTORCHCV = """
     selecsls42 hardnet39ds squeezenet_v1_1 sqnxt23_w1 shufflenet_g3_wd4 shufflenetv2_wd2 menet108_8x1_g3 mobilenet_wd4
     mobilenetv2_wd4 mobilenetv3_small_w7d20 igcv3_wd4 ghostnet mnasnet_small proxylessnas_cpu xception inceptionv3
     inceptionv4 efficientnet_b0 mixnet_s
-""".split()
+""".split()  # noqa: SIM905 (one name per line would take pages)
 TIMM = """
     resnet10t resnet18 resnet26d legacy_seresnet18 ecaresnet26t resnext50_32x4d res2net50_26w_4s resnest14d skresnet18
     resnetv2_50 nf_regnet_b0 densenet121 dla34 dla46_c dpn48b efficientnet_b0 efficientnet_lite0 efficientnetv2_rw_t
@@ -40,7 +40,7 @@ TIMM = """
     repvit_m0_9 starnet_s1 tresnet_m vgg11 vgg11_bn vit_tiny_patch16_224 deit_tiny_patch16_224
     swin_tiny_patch4_window7_224 mixer_s32_224 poolformer_s12 edgenext_xx_small efficientformer_l1 levit_128s
     mobilevit_xxs pvt_v2_b0 fastvit_t8 fasternet_t0 mambaout_femto visformer_tiny
-""".split()
+""".split()  # noqa: SIM905 (one name per line would take pages)
 GOAL = 0.7
 SECONDS = 900  # for one network
 

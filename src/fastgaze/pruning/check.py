@@ -7,10 +7,12 @@ for code that counts channels where no rule can see it.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.errors import PruningError
@@ -68,9 +70,10 @@ def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:
     twin = copy.deepcopy(graph)
     double = _in_double(twin, inputs)
     twin.mark_removed(maps)
-    with masked(twin):
+    with masked(twin), _called(twin) as called:
         expected = _outputs(twin, double)
-    if not expected or not all(bool(torch.isfinite(t).all()) for t in expected):
+    whole = all(layer.module in called for layer in twin.makers)  # a closure may still call the original's layers
+    if not whole or not expected or not all(bool(torch.isfinite(t).all()) for t in expected):
         return True  # nothing can be compared
     try:
         compact(twin)
@@ -78,6 +81,19 @@ def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:
     except Exception:
         return False
     return len(found) == len(expected) and all(_close(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@contextmanager
+def _called(graph: ChannelGraph) -> Iterator[set[nn.Module]]:
+    """The modules of layers that run inside the block."""
+    called: set[nn.Module] = set()
+    modules = {layer.module for layer in graph.makers}
+    hooks = [module.register_forward_pre_hook(lambda m, _args: called.add(m)) for module in modules]
+    try:
+        yield called
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _in_double(twin: ChannelGraph, inputs: Any) -> Any:

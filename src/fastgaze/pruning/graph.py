@@ -8,7 +8,7 @@ them and counting what they cost are arithmetic on these lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -188,8 +188,8 @@ class ChannelGraph:
             raise PruningError(f"map {index} ({self.maps[index]}) is already removed; choose one that is alive")
         if not self.prunable[index]:
             raise PruningError(
-                f"map {index} ({self.maps[index]}) cannot be removed: it is tied to an input or output, or an operation "
-                "holds it (see graph.kept); choose one of graph.candidates()"
+                f"map {index} ({self.maps[index]}) cannot be removed: it is tied to an input or output, or an "
+                "operation holds it (see graph.kept); choose one of graph.candidates()"
             )
         if not self.removable(index, alive):
             raise PruningError(f"map {index} ({self.maps[index]}) is the last of its layer; a layer keeps one map")

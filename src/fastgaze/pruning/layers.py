@@ -56,6 +56,9 @@ class Images(NamedTuple):
     parts: int = 1
 
 
+BATCH_FIRST = Images()
+
+
 @dataclass(eq=False)
 class Layer:
     """One module with channels, or a part of one.
@@ -73,7 +76,7 @@ class Layer:
     outputs: Tensor
     calls: int = 1
     axis: int = 1
-    images: Images = Images()
+    images: Images = BATCH_FIRST
     positions: list[Position] = field(default_factory=list)
 
     kind: ClassVar[str] = "layer"

@@ -61,6 +61,24 @@ class LayerNorm(Layer):
 
         return [Replaced(self.module, forward)]
 
+    def soft_mask(self, mask: Tensor) -> list[Handle]:
+        """The layer with ``mask`` (channels,) of any values in its statistics: the definition behind the derivative."""
+
+        def forward(x: Tensor, *_rest: Any) -> Tensor:
+            axis = self.axis % x.dim()
+            m = mask.to(x).reshape([-1 if d == axis else 1 for d in range(x.dim())])
+            axes = tuple(range(1, x.dim())) if self.whole else (axis,)
+            total = m.expand_as(x).sum(axes, keepdim=True)
+            mean = (m * x).sum(axes, keepdim=True) / total if self.centered else x.new_zeros(())
+            variance = (m * (x - mean).square()).sum(axes, keepdim=True) / total
+            y = (x - mean) / (variance + self.epsilon()).sqrt()
+            for name, join in (("weight", torch.mul), ("bias", torch.add)):
+                vector = getattr(self.module, name, None)
+                y = y if vector is None else join(y, vector.reshape(m.shape))
+            return y
+
+        return [Replaced(self.module, forward)]
+
     def mask_gradient(self, x: Tensor, grad: Tensor, keep: Tensor) -> Tensor:
         """dL/dm at every element of ``x``, to be added up over positions; zero for channels that are not kept."""
         axis, weight = self.axis % x.dim(), getattr(self.module, "weight", None)

@@ -19,7 +19,6 @@ from fastgaze.errors import PruningError
 from fastgaze.pruning.graph import NORMS, evaluation_mode
 from fastgaze.pruning.probe import Reduction
 
-
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 

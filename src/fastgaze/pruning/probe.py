@@ -241,7 +241,7 @@ class _Collector:
 
 def _rows(x: Tensor, layer: Layer) -> Tensor:
     """``x`` with the batch in front and the channels next."""
-    if (layer.images.axis, layer.axis) == (0, 1) or x.dim() == 2 and layer.images.axis == 0:
+    if (layer.images.axis, layer.axis) == (0, 1) or (x.dim() == 2 and layer.images.axis == 0):
         return x
     return x.movedim((layer.images.axis, layer.axis % x.dim()), (0, 1))
 

@@ -78,7 +78,7 @@ def _apply(call: Call, result: Any) -> None:
     elif results:
         blocks(call)
     elif call.name in COUNTS:
-        for tensor in call.tensors():
+        for tensor in [t for t in call.tensors() if call.name != "len" or 0 in call.label(t).axes()]:
             call.tracer.ties.keep(call.label(tensor).ids, call.tracer.note(call.name, "counts elements"))
 
 
@@ -322,9 +322,9 @@ DIMS = {"softmax": -1, "log_softmax": -1, "softmin": -1, "normalize": 1, "glu": 
 COUNTS = {"numel", "nelement", "len"}
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn"}
 _POINTWISE = """
-    relu relu6 leaky_relu elu selu celu gelu silu mish sigmoid logsigmoid log_sigmoid tanh hardtanh hardswish hardsigmoid softplus
-    softsign tanhshrink softshrink hardshrink threshold rrelu dropout dropout1d dropout2d dropout3d alpha_dropout
-    feature_alpha_dropout feature_dropout native_dropout bernoulli
+    relu relu6 leaky_relu elu selu celu gelu silu mish sigmoid logsigmoid log_sigmoid tanh hardtanh hardswish
+    hardsigmoid softplus softsign tanhshrink softshrink hardshrink threshold rrelu dropout dropout1d dropout2d
+    dropout3d alpha_dropout feature_alpha_dropout feature_dropout native_dropout bernoulli
     exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square abs absolute neg negative sign sgn floor ceil round trunc frac
     reciprocal sin cos tan asin acos atan sinh cosh erf erfc erfinv sinc logit xlogy nan_to_num isnan isinf isfinite
     clamp clamp_min clamp_max clip pow rpow float_power add radd iadd sub rsub isub subtract mul rmul imul multiply div
@@ -334,21 +334,21 @@ _POINTWISE = """
     contiguous clone detach to type type_as float double half bfloat16 int long bool cpu cuda alias lift_fresh
     requires_grad zeros_like ones_like empty_like rand_like randn_like full_like copy to_copy data fill zero positive
     special_expit fake_quantize_per_tensor_affine real conj
-""".split()
+""".split()  # noqa: SIM905 (one name per line would take pages)
 _MOVES = """
     permute transpose swapaxes swapdims movedim moveaxis t T mT adjoint squeeze unsqueeze flip fliplr flipud rot90
     pixel_unshuffle broadcast_to atleast_2d atleast_3d meshgrid
-""".split()
+""".split()  # noqa: SIM905 (one name per line would take pages)
 _REDUCES = """
     sum mean amax amin max min var std prod norm logsumexp argmax argmin any all nansum nanmean median std_mean
     var_mean aminmax softmax log_softmax softmin normalize cumsum sort topk argsort vector_norm count_nonzero
-""".split()
+""".split()  # noqa: SIM905 (one name per line would take pages)
 _OVER_SPACE = """
     max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
     adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d lp_pool1d lp_pool2d lp_pool3d
     max_pool2d_with_indices max_pool1d_with_indices interpolate upsample grid_sample instance_norm upsample_nearest
     upsample_bilinear upsample_nearest2d upsample_bilinear2d max_pool2d_with_indices_backward
-""".split()
+""".split()  # noqa: SIM905 (one name per line would take pages)
 for _names, _rule in ((_POINTWISE, pointwise), (_MOVES, moves), (_REDUCES, reduces), (_OVER_SPACE, over_space)):
     RULES.update(dict.fromkeys(_names, _rule))
 RULES.update(dict.fromkeys(("matmul", "rmatmul", "bmm", "mm"), matmul))

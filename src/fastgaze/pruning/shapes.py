@@ -70,7 +70,7 @@ def _written_sizes(call: Call) -> list[Any]:
 
 
 def _free(size: Any) -> Any:
-    return None if size == -1 and not isinstance(size, Width) else size
+    return None if not isinstance(size, Width) and size == -1 else size
 
 
 def expand(call: Call) -> None:
@@ -89,9 +89,7 @@ def expand(call: Call) -> None:
         if spread and isinstance(size, Width) and size.ids is not None and ids.numel() == 1:
             call.keep(ids, "spreads one map over many")
             ids = size.ids.reshape([-1 if d == axis else 1 for d in range(rank)])
-        elif isinstance(size, Width) and ids.shape[axis] > 1:
-            call.tracer.fit(ids.flatten(), size, call.name)
-        elif not isinstance(size, Width) and ids.shape[axis] > 1 and size != -1:
+        elif ids.shape[axis] > 1 and _free(size) is not None:
             call.tracer.fit(ids.flatten(), size, call.name)
     call.set_label(result, ids, images)
 
@@ -219,7 +217,7 @@ def pads(call: Call) -> None:
     ids = label.ids
     for axis in label.axes():
         last = 2 * (x.dim() - 1 - axis)
-        before, after = (amounts[last : last + 2] + [0, 0])[:2] if last < len(amounts) else (0, 0)
+        before, after = [*amounts[last : last + 2], 0, 0][:2] if last < len(amounts) else (0, 0)
         if before < 0 or after < 0:
             call.keep(ids, "cuts maps off")
         shape = [1] * x.dim()

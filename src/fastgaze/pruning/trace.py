@@ -192,10 +192,11 @@ def _finish(tracer: Tracer) -> Traced:
     if numbers:
         table[torch.tensor(list(numbers))] = torch.arange(len(numbers))
     kept = _kept(tracer, reasons, table, len(numbers))
-    found = []
-    for layer in layers:
-        if layer.makes or bool((table[layer.outputs] < len(numbers)).any()) or layer.kind == "norm":
-            found.append(replace(layer, inputs=table[layer.inputs], outputs=table[layer.outputs]))
+    found = [
+        replace(layer, inputs=table[layer.inputs], outputs=table[layer.outputs])
+        for layer in layers
+        if layer.makes or layer.kind == "norm" or bool((table[layer.outputs] < len(numbers)).any())
+    ]
     return Traced(found, maps, kept, _unreached(tracer))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fastgaze.errors import PruningError
-from fastgaze.pruning.labels import NONE, Label, Ties, aligned, blank, squeezed
+from fastgaze.pruning.labels import NONE, Label, Ties, blank, squeezed
 from fastgaze.pruning.layers import Layer, Number, TensorLayer
 from fastgaze.pruning.widths import Width, plain
 
@@ -50,6 +50,14 @@ class Kept:
 
     def __str__(self) -> str:
         return f"{self.maps} maps: {self.reason} ({self.where})"
+
+
+class Found(NamedTuple):
+    """Layers with provisional maps, the maps that stay, and for which reasons."""
+
+    layers: list[Layer]
+    fixed: Tensor
+    reasons: dict[str, list[Tensor]]
 
 
 class Call:
@@ -140,7 +148,8 @@ class Tracer:
         self._tensors = dict(_tensors(root))
         self._owned: dict[int, Tensor] = {}
         self._sizes: list[tuple[Tensor, Width, str]] = []
-        self._numbers: dict[tuple[str, str], list[Tensor]] = {}
+        self._numbers: dict[tuple[str, str], list[tuple[Tensor, str]]] = {}
+        self._found: Found | None = None
         self._pinned: set[tuple[str, str]] = set()
         self._notes: dict[str, Kept] = {}
 
@@ -213,9 +222,10 @@ class Tracer:
             self._pinned.add(size.owner)
         else:
             uses = self._numbers.setdefault(size.owner, [])
-            if uses and len(uses[0]) == len(ids):
-                self.ties.tie(uses[0], ids, self.note(name, f"shares the number {'.'.join(size.owner)}"))
-            uses.append(ids)
+            number = ".".join(filter(None, size.owner))
+            if uses and len(uses[0][0]) == len(ids):
+                self.ties.tie(uses[0][0], ids, self.note(name, f"shares the number {number}"))
+            uses.append((ids, self.note(number, "is a number that is used in other ways too")))
 
     def choose(self, options: Sequence[int], ids: Tensor) -> int:
         """Which dimension of a reshape may shrink; other options are tried if this one keeps all maps."""
@@ -236,33 +246,34 @@ class Tracer:
         first.positions.append(made.measure(source, call.result, self.batch))
         return first
 
-    def finish(self) -> tuple[list[Layer], Tensor, dict[str, list[Tensor]]]:
-        """Layers with provisional maps, whether each of those may go, and what keeps which."""
-        self._check_numbers()
-        self._slice_tensors()
-        for ids, size, reason in self._sizes:
-            assert size.ids is not None
-            if not self.ties.same(ids, size.ids, size.times, size.divide):
-                self.ties.keep(torch.cat((ids, size.ids)), reason)
-        reasons: dict[str, list[Tensor]] = {}
-        for ids, reason in self.ties.kept:
-            reasons.setdefault(reason, []).append(self.ties.roots(ids))
-        fixed = torch.unique(torch.cat([torch.tensor([NONE]), *(ids for found in reasons.values() for ids in found)]))
-        for layer in self.layers.values():
-            layer.inputs, layer.outputs = self.ties.roots(layer.inputs), self.ties.roots(layer.outputs)
-        return list(self.layers.values()), fixed, reasons
+    def finish(self) -> Found:
+        """What the trace has found, with provisional maps."""
+        if self._found is None:
+            self._check_numbers()
+            self._slice_tensors()
+            for ids, size, reason in self._sizes:
+                assert size.ids is not None
+                if not self.ties.same(ids, size.ids, size.times, size.divide):
+                    self.ties.keep(torch.cat((ids, size.ids)), reason)
+            reasons: dict[str, list[Tensor]] = {}
+            for ids, reason in self.ties.kept:
+                reasons.setdefault(reason, []).append(self.ties.roots(ids))
+            fixed = torch.unique(torch.cat([torch.tensor([NONE]), *(i for found in reasons.values() for i in found)]))
+            for layer in self.layers.values():
+                layer.inputs, layer.outputs = self.ties.roots(layer.inputs), self.ties.roots(layer.outputs)
+            self._found = Found(list(self.layers.values()), fixed, reasons)
+        return self._found
 
     def _check_numbers(self) -> None:
         """Attributes that follow the maps become layers of their own; the others keep their maps."""
         for owner, uses in self._numbers.items():
-            same = all(self.ties.same(uses[0], other, 1, 1) for other in uses[1:])
-            name = ".".join(filter(None, owner))
-            if owner in self._pinned or not same:
-                for ids in uses:
-                    self.ties.keep(ids, self.note(name, "is a number that is used in other ways too"))
+            first = uses[0][0]
+            if owner in self._pinned or not all(self.ties.same(first, other, 1, 1) for other, _ in uses[1:]):
+                for ids, note in uses:
+                    self.ties.keep(ids, note)
                 continue
-            module = self.root.get_submodule(owner[0])
-            self.layers[name] = Number(name, module, torch.zeros(0, dtype=torch.int64), uses[0], attribute=owner[1])
+            name, module = ".".join(filter(None, owner)), self.root.get_submodule(owner[0])
+            self.layers[name] = Number(name, module, torch.zeros(0, dtype=torch.int64), first, attribute=owner[1])
 
     def _slice_tensors(self) -> None:
         """Parameters, buffers and plain tensors that were combined with maps are sliced along with them."""
