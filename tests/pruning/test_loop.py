@@ -55,7 +55,9 @@ def test_a_killed_run_goes_on_to_the_same_network(tmp_path: Path, kind: str, kil
         run(pruner, step, Until(maps_left=9), steps=3, per_round=2, checkpoint=tmp_path / "run.safetensors", every=2)
     net, pruner, step = workshop(kind)
     torch.set_rng_state(start)
-    history = run(pruner, step, Until(maps_left=9), steps=3, per_round=2, checkpoint=tmp_path / "run.safetensors", every=2)
+    history = run(
+        pruner, step, Until(maps_left=9), steps=3, per_round=2, checkpoint=tmp_path / "run.safetensors", every=2
+    )
 
     assert history == expected
     for a, b in zip(net.state_dict().values(), whole.state_dict().values(), strict=True):
