@@ -7,7 +7,7 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -15,7 +15,7 @@ from torch import nn
 class _Anything(ModuleType):
     """A module in which every name is a class of its own."""
 
-    __path__: list[str] = []  # a package, so that submodules are looked for
+    __path__: ClassVar[list[str]] = []  # a package, so that submodules are looked for
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -320,7 +320,8 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "control flow": (Branching, [IMAGE], 12),
     "three dimensions": (Video, [(1, 4, 6, 6)], 2),
     "one dimension": (
-        lambda: nn.Sequential(nn.Conv1d(3, 8, 3), nn.ReLU(), nn.ConvTranspose1d(8, 6, 3), nn.Conv1d(6, 2, 1)), [(3, 9)], 14,
+        lambda: nn.Sequential(nn.Conv1d(3, 8, 3), nn.ReLU(), nn.ConvTranspose1d(8, 6, 3), nn.Conv1d(6, 2, 1)),
+        [(3, 9)], 14,
     ),
     "norm over channels": (between(lambda s, x: s.norm(x), norm=lambda: Norm2d(12)), [IMAGE], 12),
     "one group": (between(lambda s, x: s.norm(x), norm=lambda: nn.GroupNorm(1, 12)), [IMAGE], 12),
@@ -334,7 +335,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     ),
     "spatial slices": (between(lambda s, x: x[:, :, ::2, 1:] + x[..., 1::2, :-1]), [IMAGE], 12),
     "pointwise": (
-        between(lambda s, x: torch.where(x > 0, x.square(), x.detach().clamp_min(-1)).log1p().nan_to_num()), [IMAGE], 12,
+        between(lambda s, x: torch.where(x > 0, x.square(), x.detach().clamp_min(-0.5)).log1p()), [IMAGE], 12,
     ),
     "reduction": (between(lambda s, x: x - x.amax((2, 3), keepdim=True) + x.std(2, keepdim=True)), [IMAGE], 12),
     "by name": (between(lambda s, x: s.conv(input=x), conv=lambda: nn.Conv2d(12, 12, 1)), [IMAGE], 24),

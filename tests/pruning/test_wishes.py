@@ -81,7 +81,7 @@ def test_layers_keep_their_least_widths() -> None:
     pruner = scored(net, signal=Random(0), objective=NoCost(), limits={"0": 10, "2": 0.25})
     pruner.prune(1000)
     assert [m.out_channels for m in net if isinstance(m, nn.Conv2d)] == [10, 4, 4]
-    with pytest.raises(PruningError, match="limit 2.5 for 0 is not valid"):
+    with pytest.raises(PruningError, match=r"limit 2\.5 for 0 is not valid"):
         Pruner(pruner.graph, limits={"0": 2.5})
 
 

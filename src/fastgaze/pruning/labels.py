@@ -91,16 +91,15 @@ class Ties:
             self._roots, self._current = table, True
         return self._roots[ids]
 
-    def tie(self, one: Tensor, other: Tensor, reason: str) -> None:
-        """These go together, element by element; what is tied to no map at all stays, for ``reason``."""
+    def tie(self, one: Tensor, other: Tensor) -> Tensor:
+        """These go together, element by element; returns those that are tied to no map at all."""
         one, other = torch.broadcast_tensors(self.roots(one), self.roots(other))
         differs = one != other
         one, other = one[differs], other[differs]
         alone = (one == NONE) | (other == NONE)
-        if bool(alone.any()):
-            self.keep(torch.maximum(one, other)[alone], reason)
         for a, b in set(zip(one[~alone].tolist(), other[~alone].tolist(), strict=True)):
             self._join(a, b)
+        return torch.maximum(one, other)[alone]
 
     def _join(self, a: int, b: int) -> None:
         low, high = sorted((self.root(a), self.root(b)))

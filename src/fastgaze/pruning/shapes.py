@@ -180,10 +180,9 @@ def _bound(call: Call, ids: Tensor, axis: int, size: int, entry: Any) -> None:
         return
     start, stop = entry.start, entry.stop
     for bound in (start, stop):
-        if isinstance(bound, Width) and bound.ids is not None and bound.times == 1 < bound.divide:
-            if size % bound.divide == 0 and len(bound.ids) == size:  # x[:, : c // 2]: equal pieces stay equal
-                pieces = along.reshape(bound.divide, -1)
-                call.tie(pieces, pieces[:1])
+        if isinstance(bound, Width) and bound.ids is not None and bound.times == 1 and len(bound.ids) == size:
+            pieces = along.reshape(bound.divide, -1)  # x[:, : c // 2]: equal pieces stay equal
+            call.tie(pieces, pieces[:1])
     if start is not None and int.__ne__(int.__int__(start), 0):
         before = along[: int.__int__(start)] if int.__int__(start) > 0 else along[int.__int__(start) :]
         call.tracer.fit(before.flatten(), start, call.name)

@@ -105,7 +105,7 @@ class Call:
 
     def tie(self, one: Tensor, other: Tensor) -> None:
         """These maps go together, element by element."""
-        self.tracer.ties.tie(one, other, self.tracer.note(self.name, "joins them with what cannot be sliced"))
+        self.keep(self.tracer.ties.tie(one, other), "joins them with what cannot be sliced")
 
     def keep(self, ids: Tensor, why: str) -> None:
         """These maps stay, because of what this call does; refused where the tracer was asked to refuse."""
@@ -224,7 +224,7 @@ class Tracer:
             uses = self._numbers.setdefault(size.owner, [])
             number = ".".join(filter(None, size.owner))
             if uses and len(uses[0][0]) == len(ids):
-                self.ties.tie(uses[0][0], ids, self.note(name, f"shares the number {number}"))
+                self.keep(self.ties.tie(uses[0][0], ids), name, f"shares the number {number}")
             uses.append((ids, self.note(number, "is a number that is used in other ways too")))
 
     def choose(self, options: Sequence[int], ids: Tensor) -> int:
