@@ -213,3 +213,32 @@ def test_flops_of_transposed_convolutions_count_what_is_read() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ConvTranspose2d(4, 5, 2, 2), nn.Conv2d(5, 1, 1))
     graph = ChannelGraph.trace(net, torch.zeros(1, 3, 6, 6))
     assert Flops().by_layer(graph).tolist() == [36 * 4 * 7, 5 * (36 * 2 * 4 * 4 + 144), 144 * 11]
+
+
+def test_a_residual_block_that_adds_nothing_goes_as_a_whole(tmp_path: Path) -> None:
+    net, x = make("resnet", batch=3)
+    nn.init.zeros_(net.stages[1].bn2.weight)
+    nn.init.zeros_(net.stages[1].bn2.bias)
+    expected = net(x).detach()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    graph = ChannelGraph.trace(net, x)
+    assert graph.blocks == ["stages.0", "stages.1", "stages.3"]
+    pruner = Pruner(graph, optimizer=optimizer, blocks=True)
+    with pruner.observe():
+        image_losses(net, x).mean().backward()
+    assert pruner.block_scores()["stages.1"] == 0
+    assert pruner.block_scores()["stages.0"] > 0
+    before = pruner.total_cost
+    removal = pruner.remove_block("stages.1")
+    assert removal.block == "stages.1"
+    assert isinstance(net.stages[1], nn.Identity)
+    torch.testing.assert_close(net(x).detach(), expected)
+    assert pruner.total_cost == Flops().total(ChannelGraph.trace(net, x)) < before
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(net.parameters()))
+    with pruner.observe():
+        image_losses(net, x).mean().backward()
+    pruner.prune(3)
+    pruner.history.save(tmp_path / "h.json")
+    fresh, _ = make("resnet")
+    History.load(tmp_path / "h.json").replay(ChannelGraph.trace(fresh, x))
+    assert [p.shape for p in fresh.parameters()] == [p.shape for p in net.parameters()]

@@ -22,12 +22,13 @@ from fastgaze.pruning.layers import Layer
 from fastgaze.pruning.loop import Until, load_run, run, save_run
 from fastgaze.pruning.objective import Beta, BetaStar, NoCost, Objective, Target
 from fastgaze.pruning.parameters import ParameterPruner
+from fastgaze.pruning.places import Kept
 from fastgaze.pruning.probe import Statistics, masked, probed
 from fastgaze.pruning.pruner import Pruner
 from fastgaze.pruning.rules import register
 from fastgaze.pruning.signals import Fisher, L1Activity, L1Weight, Molchanov, Random, Signal
 from fastgaze.pruning.trace import Map
-from fastgaze.pruning.tracing import Call, Kept
+from fastgaze.pruning.tracing import Call
 
 __all__ = [
     "Beta",

@@ -37,7 +37,7 @@ def attend(
     weights = module.in_proj_weight.chunk(3)
     biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
     q, k, v = (
-        F.linear(t, w, b).unflatten(-1, (module.num_heads, module.head_dim)).transpose(1, 2)
+        F.linear(t, w, b).reshape(*t.shape[:2], module.num_heads, module.head_dim).transpose(1, 2)
         for t, w, b in zip((query, key, value), weights, biases, strict=True)
     )  # (images, heads, tokens, width of a head)
     scores = q @ k.transpose(-2, -1) / module.head_dim**0.5
@@ -55,13 +55,13 @@ def _spread(mask: Tensor | None, images: int) -> Tensor | None:
     """(tokens, tokens) or (images * heads, tokens, tokens) for scores of four dimensions."""
     if mask is None or mask.dim() == 2:
         return mask
-    return mask.unflatten(0, (images, -1))
+    return mask.reshape(images, -1, *mask.shape[1:])
 
 
 class NarrowAttention(nn.MultiheadAttention):
     """Multi-head attention whose heads together are narrower than its input."""
 
-    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:  # type: ignore[override]
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
         """As nn.MultiheadAttention."""
         return attend(self, *args, **kwargs)
 
@@ -158,7 +158,7 @@ class AttentionOut(Layer):
             return inner(heads if outer is None else outer(heads))
 
         def forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-            return attend(self.module, *args, **kwargs, inner=both)
+            return attend(self.module, *args, **{**kwargs, "inner": both})
 
         forward.inner = both  # type: ignore[attr-defined]
         # The hook does nothing: nn.TransformerEncoder leaves its fused path when a module has one.

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.errors import PruningError
+from fastgaze.pruning.places import Kept
 from fastgaze.pruning.trace import evaluation_mode, split_inputs
-from fastgaze.pruning.tracing import Kept, Unknown
+from fastgaze.pruning.tracing import Unknown
 
 if TYPE_CHECKING:
     from fastgaze.pruning.graph import ChannelGraph

@@ -29,13 +29,13 @@ class Cost(Protocol):
         ...
 
 
-class _Counted:
+class Counted:
     """A cost from two whole numbers for each layer."""
 
     def __init__(self, size: Sequence[int] | None = None, *, update: bool = True) -> None:
         self.size = None if size is None else tuple(size)
         self.update = update
-        self._of: ChannelGraph | None = None
+        self._of: tuple[ChannelGraph, int] | None = None
         self._a = self._b = self._own = self._frozen = torch.zeros(0, dtype=torch.int64)
 
     @abstractmethod
@@ -68,17 +68,17 @@ class _Counted:
         return (by_sort[at.sort_of] * alive)[:-1]
 
     def _bind(self, graph: ChannelGraph) -> None:
-        if self._of is graph:
+        if self._of == (graph, graph.version):
             return
         positions = graph.positions(self.size)
         terms = torch.tensor([self.terms(layer, positions[layer.name]) for layer in graph.layers]).reshape(-1, 2)
         self._a, self._b = terms.T.contiguous()
         self._own = torch.tensor([layer.own for layer in graph.layers], dtype=torch.int64)
         self._frozen = self._differences(graph, torch.ones_like(graph.alive))
-        self._of = graph
+        self._of = (graph, graph.version)
 
 
-class Flops(_Counted):
+class Flops(Counted):
     """Floating point operations by the paper's formula, H * W * C_out * (2 * C_in * K^2 + 1).
 
     H and W are the layer's output size for an input of ``size`` (height, width); without it, the traced size.
@@ -94,7 +94,7 @@ class Flops(_Counted):
         return layer.flops(positions)
 
 
-class Parameters(_Counted):
+class Parameters(Counted):
     """The number of parameters of all layers, normalisation included."""
 
     def terms(self, layer: Layer, positions: list[Position]) -> tuple[int, int]:  # noqa: ARG002 (no size matters)
@@ -102,7 +102,7 @@ class Parameters(_Counted):
         return layer.weights()
 
 
-class Memory(_Counted):
+class Memory(Counted):
     """Bytes that a forward pass writes for one image: the outputs of all layers, and their parameters.
 
     size          of the input, as for :class:`Flops`

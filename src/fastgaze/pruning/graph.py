@@ -20,8 +20,9 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.errors import PruningError
 from fastgaze.pruning.layers import Layer, Position
+from fastgaze.pruning.places import Kept
 from fastgaze.pruning.trace import Map, evaluation_mode, split_inputs, trace_network
-from fastgaze.pruning.tracing import Kept, Unknown
+from fastgaze.pruning.tracing import Unknown
 
 if TYPE_CHECKING:
     from fastgaze.pruning.cost import Cost
@@ -58,6 +59,7 @@ class ChannelGraph:
 
     kept       what holds maps back besides the network's outputs: operation, place and number of maps
     unreached  layers that the example input did not run; nothing is known about them
+    blocks     residual blocks: modules that add something to the maps they read, and may go as a whole
     removed    indices of all removed maps, in the order of removal
     """
 
@@ -67,6 +69,7 @@ class ChannelGraph:
     inputs: Any
     kept: list[Kept] = field(default_factory=list)
     unreached: list[str] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     wrapped: bool = False  # traced through DistributedDataParallel
     alive: Tensor = field(init=False)
@@ -79,6 +82,7 @@ class ChannelGraph:
         self.incidence = _incidence(self.layers, len(self.maps))
         self._stay = _stay(self.layers, len(self.maps))
         self.floors: dict[str, int] = {}
+        self.version = 0  # changes with the list of layers
 
     @staticmethod
     def trace(
@@ -105,7 +109,9 @@ class ChannelGraph:
         root, wrapped = _unwrapped(module)
         found = trace_network(root, example_input, unknown, training)
         described = tree_map_only(Tensor, lambda t: torch.empty(t.shape, dtype=t.dtype, device="meta"), example_input)
-        graph = ChannelGraph(root, found.layers, found.maps, described, found.kept, found.unreached, wrapped=wrapped)
+        graph = ChannelGraph(
+            root, found.layers, found.maps, described, found.kept, found.unreached, found.blocks, wrapped=wrapped
+        )
         if check:
             keep_what_differs(graph, example_input, unknown)
         return graph
@@ -180,6 +186,40 @@ class ChannelGraph:
             alive[index] = False
         self.alive = alive
         self.removed.extend(indices)
+
+    def block_layers(self, block: str) -> list[Layer]:
+        """The layers inside a residual block."""
+        if block not in self.blocks:
+            known = ", ".join(self.blocks) or "none"
+            raise PruningError(f"{block!r} is no residual block of this network; its blocks are {known}")
+        return [layer for layer in self.layers if layer.name.startswith(f"{block}.")]
+
+    def inner_maps(self, block: str) -> list[int]:
+        """The present maps that only layers of this block make: they go with it."""
+        inside = {layer.name for layer in self.block_layers(block)}
+        return [m.index for m in self.maps if self.alive[m.index] and all(name in inside for name, _ in m.producers)]
+
+    def without_block(self, block: str) -> Tensor:
+        """``alive`` without the maps that would go with a block."""
+        alive = self.alive.clone()
+        alive[self.inner_maps(block)] = False
+        return alive
+
+    def remove_block(self, block: str) -> list[int]:
+        """Put an identity in the place of a residual block; returns the maps that went with it."""
+        inner = self.inner_maps(block)
+        gone = {layer.name for layer in self.block_layers(block)}
+        parent, _, name = block.rpartition(".")
+        setattr(self.root.get_submodule(parent), name, nn.Identity())
+        self.layers = [layer for layer in self.layers if layer.name not in gone]
+        self.blocks = [other for other in self.blocks if other != block]
+        self.alive = self.alive.clone()
+        self.alive[inner] = False
+        self.removed.extend(inner)
+        self.incidence = _incidence(self.layers, len(self.maps))
+        self._stay = _stay(self.layers, len(self.maps))
+        self.version += 1
+        return inner
 
     def _check_removal(self, index: int, alive: Tensor) -> None:
         if not 0 <= index < len(self.maps):

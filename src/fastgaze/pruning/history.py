@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from fastgaze.errors import PruningError
 from fastgaze.files import replacing
+from fastgaze.pruning.blocks import remove_block
 from fastgaze.pruning.compact import compact
 from fastgaze.pruning.graph import ChannelGraph
 
@@ -27,6 +28,7 @@ class Removal:
     images          images that the signals were estimated from; 0 for maps removed by hand
     beta            the weight that condemned the maps, where one was computed
     step, loss      training step and loss at the time, where a loop knows them
+    block           the residual block that went, with all maps inside it
     """
 
     indices: tuple[int, ...]
@@ -38,6 +40,7 @@ class Removal:
     beta: float | None = None
     step: int | None = None
     loss: float | None = None
+    block: str | None = None
 
 
 @dataclass
@@ -113,8 +116,17 @@ class History:
     def replay(self, graph: ChannelGraph, optimizers: Sequence[Optimizer] = ()) -> None:
         """Remove the same maps from a fresh trace of the same architecture."""
         self.check(graph)
-        graph.mark_removed(self.removed)
+        self.remove_from(graph, optimizers)
         compact(graph, optimizers)
+
+    def remove_from(self, graph: ChannelGraph, optimizers: Sequence[Optimizer] = ()) -> None:
+        """Mark the same maps and take the same blocks out, in the same order."""
+        graph.mark_removed(self.earlier)
+        for removal in self.removals:
+            if removal.block is None:
+                graph.mark_removed(removal.indices)
+            else:
+                remove_block(graph, removal.block, optimizers)
 
 
 def _removal(entry: Mapping[str, Any]) -> Removal:

@@ -56,6 +56,12 @@ def aligned(values: Tensor, rank: int) -> Tensor:
     return values.reshape((1,) * (rank - values.dim()) + tuple(values.shape))
 
 
+def broadcast(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in their common shape."""
+    shape = torch.broadcast_shapes(one.shape, other.shape)
+    return one.expand(shape), other.expand(shape)
+
+
 class Ties:
     """Union-find over provisional maps, and the reasons why some of them stay."""
 
@@ -93,7 +99,7 @@ class Ties:
 
     def tie(self, one: Tensor, other: Tensor) -> Tensor:
         """These go together, element by element; returns those that are tied to no map at all."""
-        one, other = torch.broadcast_tensors(self.roots(one), self.roots(other))
+        one, other = broadcast(self.roots(one), self.roots(other))
         differs = one != other
         one, other = one[differs], other[differs]
         alone = (one == NONE) | (other == NONE)

@@ -212,7 +212,7 @@ class Latency:
 
     def __init__(self, table: LatencyTable, size: Sequence[int], *, ahead: int = 16) -> None:
         self.table, self.size, self.ahead = table, tuple(size), ahead
-        self._of: ChannelGraph | None = None
+        self._of: tuple[ChannelGraph, int] | None = None
         self._shapes: list[list[LayerShape]] = []
         self._cache: dict[tuple[int, int, int], float] = {}
 
@@ -254,9 +254,9 @@ class Latency:
         return self._cache[key]
 
     def _bind(self, graph: ChannelGraph) -> None:
-        if self._of is graph:
+        if self._of == (graph, graph.version):
             return
         shapes: dict[str, list[LayerShape]] = {layer.name: [] for layer in graph.layers}
         for layer, shape in _shapes(graph, self.size):
             shapes[layer.name].append(shape)
-        self._shapes, self._cache, self._of = list(shapes.values()), {}, graph
+        self._shapes, self._cache, self._of = list(shapes.values()), {}, (graph, graph.version)

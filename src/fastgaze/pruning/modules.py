@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fastgaze.errors import PruningError
-from fastgaze.pruning import layers, norms
+from fastgaze.pruning import kinds, norms
 from fastgaze.pruning.attention import AttentionIn, AttentionOut
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, pointwise
@@ -85,22 +85,22 @@ def convolution(call: Call) -> None:
     ids, groups = call.channels(x), module.groups
     if 1 < groups == module.in_channels:
         spread = ids.repeat_interleave(module.out_channels // groups)
-        carries(call, layers.DepthwiseTransposed if transposed else layers.Depthwise, spread)
+        carries(call, kinds.DepthwiseTransposed if transposed else kinds.Depthwise, spread)
         return
     tie_groups(call, ids, groups)
-    makes(call, layers.Transposed if transposed else layers.Convolution, ids, module.out_channels)
+    makes(call, kinds.Transposed if transposed else kinds.Convolution, ids, module.out_channels)
     tie_groups(call, call.channels(call.result), groups)
 
 
 def linear(call: Call) -> None:
     """A linear layer, on features or on tokens."""
     if not computed(call):
-        makes(call, layers.Linear, call.channels(source(call), -1), call.target.out_features, -1)
+        makes(call, kinds.Linear, call.channels(source(call), -1), call.target.out_features, -1)
 
 
 def embedding(call: Call) -> None:
     """Vectors of words: features are maps."""
-    made = layers.Embedding(call.path, call.target, _NOTHING, call.new_maps(call.target.embedding_dim), axis=-1)
+    made = kinds.Embedding(call.path, call.target, _NOTHING, call.new_maps(call.target.embedding_dim), axis=-1)
     call.put_channels(call.layer(made).outputs, -1)
 
 
@@ -112,7 +112,7 @@ def channel_norm(call: Call) -> None:
             f"{call.name} has no running statistics, so that the images of a batch depend on each other and have no "
             "signals of their own; use track_running_stats=True"
         )
-    carries(call, layers.ChannelNorm, call.channels(source(call), 1 if source(call).dim() > 1 else 0))
+    carries(call, kinds.ChannelNorm, call.channels(source(call), 1 if source(call).dim() > 1 else 0))
 
 
 def group_norm(call: Call) -> None:
@@ -124,7 +124,7 @@ def group_norm(call: Call) -> None:
     ids = call.channels(source(call))
     grouped = ids.reshape(groups, -1)
     call.tie(grouped, grouped[:, :1])
-    carries(call, layers.GroupNorm, ids)
+    carries(call, kinds.GroupNorm, ids)
 
 
 def layer_norm(call: Call) -> None:
@@ -147,7 +147,7 @@ def prelu(call: Call) -> None:
     """One slope for each channel, or one for all."""
     x = source(call)
     if x.dim() > 1 and call.target.num_parameters == x.shape[1]:
-        carries(call, layers.PReLU, call.channels(x))
+        carries(call, kinds.PReLU, call.channels(x))
     else:
         pointwise(call)
 

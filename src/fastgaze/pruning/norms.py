@@ -112,14 +112,14 @@ class Replaced:
     def __init__(self, module: nn.Module, forward: Callable[..., Any]) -> None:
         self.module = module
         self.before = module.__dict__.get("forward")
-        module.forward = forward  # type: ignore[method-assign]
+        module.forward = forward
 
     def remove(self) -> None:
         """The module's own forward again."""
         if self.before is None:
             del self.module.__dict__["forward"]
         else:
-            self.module.forward = self.before  # type: ignore[method-assign]
+            self.module.forward = self.before
 
 
 @contextmanager

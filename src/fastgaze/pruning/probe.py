@@ -98,7 +98,7 @@ def map_products(x: Tensor, grad: Tensor) -> Tensor:
     return torch.cat(sums) if len(sums) > 1 else sums[0]
 
 
-class _Probe(torch.autograd.Function):
+class Watch(torch.autograd.Function):
     """Identity that hands x and dL/dx to ``report`` on the way back."""
 
     @staticmethod
@@ -164,7 +164,7 @@ class _Collector:
             if not (self.gradient and torch.is_grad_enabled()):
                 return x
             report.elements = x.numel() // max(1, x.shape[layer.axis])
-            probed: Tensor = _Probe.apply(x, x, self.anchor, back)  # type: ignore[no-untyped-call]
+            probed: Tensor = Watch.apply(x, x, self.anchor, back)  # type: ignore[no-untyped-call]
             return probed
 
         return watch
@@ -183,7 +183,7 @@ class _Collector:
             if not torch.is_grad_enabled():
                 return None
             report.elements = output.numel() // max(1, output.shape[layer.axis])
-            probed: Tensor = _Probe.apply(output, args[0].detach(), self.anchor, back)  # type: ignore[no-untyped-call]
+            probed: Tensor = Watch.apply(output, args[0].detach(), self.anchor, back)  # type: ignore[no-untyped-call]
             return probed
 
         return [layer.module.register_forward_hook(after)]
@@ -254,7 +254,11 @@ def _per_image(products: list[Tensor], images: Images, count: int) -> Tensor:
             raise PruningError(f"a layer read {len(product)} rows from a batch of {count} images; use whole batches")
         rows = product.double().cpu()
         if len(rows) != count:
-            rows = rows.unflatten(0, (-1, count)).sum(0) if images.inner else rows.unflatten(0, (count, -1)).sum(1)
+            rows = (
+                rows.reshape(-1, count, rows.shape[1]).sum(0)
+                if images.inner
+                else rows.reshape(count, -1, rows.shape[1]).sum(1)
+            )
         total = rows if total is None else total + rows
     assert total is not None
     return total

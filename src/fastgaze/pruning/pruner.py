@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,8 +12,9 @@ from torch.optim import Optimizer
 
 from fastgaze.errors import PruningError
 from fastgaze.pruning.align import narrowed_to, rounded_down
+from fastgaze.pruning.blocks import BlockSignals, remove_block
 from fastgaze.pruning.compact import check_states, compact
-from fastgaze.pruning.cost import Cost, Flops
+from fastgaze.pruning.cost import Cost, Counted, Flops
 from fastgaze.pruning.graph import ChannelGraph, Choice
 from fastgaze.pruning.history import History, Removal
 from fastgaze.pruning.objective import BetaStar, Objective, Target, select, select_target
@@ -32,6 +34,7 @@ class Pruner:
     limits     the least width of layers, chosen like ``keep``: channels if whole, a share of the traced width if not
     round_to   widths of layers end on multiples of this after every removal
     compacting False leaves removed maps in place behind masks until :meth:`compact` is called
+    blocks     True lets whole residual blocks go too, one per round, where one pays better than any map
 
     With torch.distributed, signals are added up over all processes, so that each removes the same maps:
     ``prune`` must then be called by all of them.
@@ -49,6 +52,7 @@ class Pruner:
         limits: Mapping[Choice, int | float] | None = None,
         round_to: int = 1,
         compacting: bool = True,
+        blocks: bool = False,
     ) -> None:
         self.graph = graph
         self.signal: Signal = Fisher() if signal is None else signal
@@ -60,6 +64,7 @@ class Pruner:
         self.statistics = Statistics(len(graph.maps))
         self.history = History.begin(graph, self.total_cost)
         self.compacting = compacting
+        self.block_signals = BlockSignals() if blocks else None
         self._masks: Masks | None = None
         self._check(limits or {})
 
@@ -111,14 +116,19 @@ class Pruner:
         loss_scale   what the loss is multiplied by, or the GradScaler that does it (undone here)
         """
         gradient, activity = "gradient" in self.signal.needs, "activity" in self.signal.needs
-        with probed(
-            self.graph,
-            self.statistics,
-            reduction=reduction,
-            gradient=gradient,
-            activity=activity,
-            freeze_norm=freeze_norm,
-            loss_scale=loss_scale,
+        scale = float(loss_scale) if isinstance(loss_scale, int | float) else float(loss_scale.get_scale())
+        signals = self.block_signals
+        with (
+            nullcontext() if signals is None else signals.observed(self.graph, reduction, scale),
+            probed(
+                self.graph,
+                self.statistics,
+                reduction=reduction,
+                gradient=gradient,
+                activity=activity,
+                freeze_norm=freeze_norm,
+                loss_scale=scale,
+            ),
         ):
             yield
 
@@ -151,6 +161,8 @@ class Pruner:
             to_cost = self.part(to_share)
         delta_loss = self.delta_loss()
         goal = float("-inf") if to_cost is None else to_cost
+        if self.total_cost > goal and (block := self._worst_block(delta_loss)) is not None:
+            return self.remove_block(block)
         chosen = select(
             self.graph,
             delta_loss,
@@ -193,6 +205,49 @@ class Pruner:
         """Remove these maps, which nothing ranked; signals are forgotten, and the history records it."""
         return self._remove(list(indices), torch.zeros(len(self.graph.maps), dtype=torch.float64), images=0)
 
+    def block_scores(self) -> dict[str, float]:
+        """What the objective ranks observed residual blocks by, on the scale of :meth:`scores`."""
+        found = {}
+        for block in self.graph.blocks if self.block_signals is not None else ():
+            loss = self.block_signals.delta_loss(block)  # type: ignore[union-attr]
+            if loss is not None:
+                saved = self._cost_without(block) - self.total_cost
+                found[block] = float(self.objective(torch.tensor([loss]).double(), torch.tensor([saved]).double()))
+        return found
+
+    def _cost_without(self, block: str) -> float:
+        """The cost with an identity in the place of a block."""
+        if not isinstance(self.cost, Counted):
+            return self.cost.total(self.graph, self.graph.without_block(block))
+        inside = {layer.name for layer in self.graph.block_layers(block)}
+        prices = self.cost.by_layer(self.graph).tolist()
+        return sum(price for layer, price in zip(self.graph.layers, prices, strict=True) if layer.name not in inside)
+
+    def _worst_block(self, delta_loss: Tensor) -> str | None:
+        """The block that pays better than every map, if there is one."""
+        scores = self.block_scores()
+        if not scores:
+            return None
+        block = min(scores, key=lambda name: scores[name])
+        maps = self.objective(delta_loss, self.cost.delta_cost(self.graph, self.graph.alive))[self.allowed]
+        return block if not len(maps) or scores[block] < float(maps.min()) else None
+
+    def remove_block(self, block: str) -> Removal:
+        """Put an identity in the place of a residual block; signals are forgotten, and the history records it."""
+        loss = None if self.block_signals is None else self.block_signals.delta_loss(block)
+        images = self.statistics.images
+        self._record_others()
+        indices = remove_block(self.graph, block, self.optimizers)
+        self._forget()
+        removal = replace(self._removal(indices, loss or 0.0, images), block=block)
+        self.history.removals.append(removal)
+        return removal
+
+    def _forget(self) -> None:
+        self.statistics.clear()
+        if self.block_signals is not None:
+            self.block_signals.clear()
+
     def compact(self) -> None:
         """Slice masked maps away and take the masks out."""
         compact(self.graph, self.optimizers)
@@ -203,7 +258,8 @@ class Pruner:
     def resume(self, history: History) -> None:
         """Bring a fresh network to where ``history`` ends, and go on from there."""
         history.check(self.graph)
-        self._take_away(history.removed)
+        history.remove_from(self.graph, self.optimizers)
+        self._take_away(())
         self.history = history
 
     def _take_away(self, indices: Sequence[int]) -> None:
@@ -214,7 +270,7 @@ class Pruner:
             self.compact()
         elif self._masks is None:
             self._masks = Masks(self.graph)
-        self.statistics.clear()
+        self._forget()
 
     def _remove(
         self, chosen: list[int], delta_loss: Tensor, beta: float | None = None, images: int | None = None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.errors import PruningError
-from fastgaze.pruning.labels import NONE, aligned, squeezed
+from fastgaze.pruning.labels import NONE, aligned, broadcast, squeezed
 from fastgaze.pruning.tracing import Call, Rule, Tracer, ruled
 from fastgaze.pruning.widths import Width, plain
 
@@ -118,7 +118,7 @@ def _joined(call: Call, ids: Tensor, shape: tuple[int, ...], other: Tensor, size
     if max(1, *shape) == 1 or max(1, *size) == 1:
         return torch.maximum(ids, other)
     call.tie(ids, other)
-    return torch.maximum(*torch.broadcast_tensors(ids, other))
+    return torch.maximum(*broadcast(ids, other))
 
 
 def moves(call: Call) -> None:

@@ -15,8 +15,9 @@ from fastgaze.errors import PruningError
 from fastgaze.pruning import shapes as _shapes  # noqa: F401 (registers its rules)
 from fastgaze.pruning.layers import Layer
 from fastgaze.pruning.modules import module_rule
+from fastgaze.pruning.places import Kept, line_of
 from fastgaze.pruning.rules import follow_function
-from fastgaze.pruning.tracing import Kept, Tracer, Unknown, line_of, watching
+from fastgaze.pruning.tracing import Tracer, Unknown, watching
 from fastgaze.pruning.widths import Width
 
 ROUNDS = 4  # traces in search of reshapes that let maps go
@@ -40,12 +41,17 @@ class Map:
 
 @dataclass(frozen=True)
 class Traced:
-    """What a trace finds; ``unreached`` are modules with parameters that the example did not run."""
+    """What a trace finds.
+
+    unreached  modules with parameters that the example did not run
+    blocks     residual blocks: modules that add to the maps they read
+    """
 
     layers: list[Layer]
     maps: list[Map]
     kept: list[Kept]
     unreached: list[str]
+    blocks: list[str]
 
 
 def trace_network(root: nn.Module, inputs: Any, unknown: Unknown, training: bool) -> Traced:
@@ -197,7 +203,7 @@ def _finish(tracer: Tracer) -> Traced:
         for layer in layers
         if layer.makes or layer.kind == "norm" or bool((table[layer.outputs] < len(numbers)).any())
     ]
-    return Traced(found, maps, kept, _unreached(tracer))
+    return Traced(found, maps, kept, _unreached(tracer), tracer.blocks())
 
 
 def _kept(tracer: Tracer, reasons: dict[str, list[Tensor]], table: Tensor, none: int) -> list[Kept]:

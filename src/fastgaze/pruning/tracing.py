@@ -8,12 +8,8 @@ A ``TorchFunctionMode`` sees every function and method, a patched ``Module.__cal
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
@@ -25,31 +21,14 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fastgaze.errors import PruningError
+from fastgaze.pruning.kinds import Number, TensorLayer
 from fastgaze.pruning.labels import NONE, Label, Ties, blank, squeezed
-from fastgaze.pruning.layers import Layer, Number, TensorLayer
+from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.places import Kept, line_now
 from fastgaze.pruning.widths import Width, plain
 
 Unknown = Literal["keep", "refuse"]
 LARGEST = 2**21  # elements of a parameter that is followed outside of a layer
-_HERE = str(Path(__file__).parent)
-_TORCH = str(Path(torch.__file__).parent)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Maps that stay because of an operation, and where that is.
-
-    reason  what the operation does with them
-    where   module and line of the network's own code
-    maps    how many maps it holds back
-    """
-
-    reason: str
-    where: str
-    maps: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.maps} maps: {self.reason} ({self.where})"
 
 
 class Found(NamedTuple):
@@ -77,7 +56,7 @@ class Call:
     @property
     def path(self) -> str:
         """The module's name in the network."""
-        return self.tracer.names[id(self.target)]
+        return str(self.tracer.names[id(self.target)])
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """An argument by position or name."""
@@ -150,6 +129,7 @@ class Tracer:
         self._sizes: list[tuple[Tensor, Width, str]] = []
         self._numbers: dict[tuple[str, str], list[tuple[Tensor, str]]] = {}
         self._found: Found | None = None
+        self._through: dict[str, list[tuple[Tensor, Tensor] | None]] = {}
         self._pinned: set[tuple[str, str]] = set()
         self._notes: dict[str, Kept] = {}
 
@@ -186,7 +166,7 @@ class Tracer:
     def note(self, name: str, why: str) -> str:
         """A reason with its place in the network's code."""
         place = ".".join(filter(None, [self.names.get(id(self.stack[-1]), "")])) if self.stack else ""
-        where = f"{_line()}" + (f" in {place}" if place else "")
+        where = f"{line_now()}" + (f" in {place}" if place else "")
         reason = f"{name} {why}"
         key = f"{reason} ({where})"
         self._notes.setdefault(key, Kept(reason, where))
@@ -245,6 +225,27 @@ class Tracer:
         source = call.args[0] if call.args else next(iter(call.kwargs.values()), None)
         first.positions.append(made.measure(source, call.result, self.batch))
         return first
+
+    def passed(self, module: nn.Module, args: tuple[Any, ...], result: Any) -> None:
+        """Remember what a module without a rule read and gave: it may be a residual block."""
+        plain_tensors = len(args) == 1 and isinstance(args[0], Tensor) and isinstance(result, Tensor)
+        with ruled(self):
+            if module is not self.root and plain_tensors and args[0].shape == result.shape and args[0] is not result:
+                labels = self.label(args[0]).ids, self.label(result).ids
+                self._through.setdefault(self.names[id(module)], []).append(labels)
+            else:
+                self._through.setdefault(self.names[id(module)], []).append(None)
+
+    def blocks(self) -> list[str]:
+        """Modules that give back the maps that they read, and have no such module inside: residual blocks."""
+        found = []
+        for name, calls in self._through.items():
+            if len(calls) == 1 and calls[0] is not None and name:
+                one, other = (squeezed(self.ties.roots(ids)) for ids in calls[0])
+                makes = any(layer.makes and layer.name.startswith(f"{name}.") for layer in self.layers.values())
+                if makes and one.numel() > 1 and torch.equal(one, other):
+                    found.append(name)
+        return [name for name in found if not any(other.startswith(f"{name}.") for other in found)]
 
     def finish(self) -> Found:
         """What the trace has found, with provisional maps."""
@@ -306,25 +307,6 @@ def _tensors(root: nn.Module) -> Iterator[tuple[int, tuple[str, str, Tensor]]]:
                 yield id(value), (name, key, value)
 
 
-def _line() -> str:
-    """File and line of the network's own code that is running now."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, _TORCH, "<")):
-        frame = frame.f_back
-    return _place(frame.f_code.co_filename, frame.f_lineno)
-
-
-def line_of(error: BaseException) -> str:
-    """File and line of the network's own code that raised ``error``."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_HERE, _TORCH, "<"))]
-    return _place(frames[-1].filename, frames[-1].lineno or 0) if frames else "torch"
-
-
-def _place(file: str, line: int) -> str:
-    path = Path(file)
-    return f"{path.parent.name}/{path.name}:{line}"
-
-
 class _Functions(TorchFunctionMode):
     """Sees functions and methods."""
 
@@ -337,11 +319,11 @@ class _Functions(TorchFunctionMode):
         return self.follow(self.tracer, func, args, kwargs or {})
 
 
-class _Kernels(TorchDispatchMode):
+class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees what no function or module accounted for."""
 
     def __init__(self, tracer: Tracer, follow: Callable[[Tracer, Any, Any, Any], Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tracer, self.follow = tracer, follow
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -368,7 +350,9 @@ def watching(
         tracer.stack.append(module)
         try:
             if rule is None:
-                return plain_call(module, *args, **kwargs)
+                result = plain_call(module, *args, **kwargs)
+                tracer.passed(module, args, result)
+                return result
             with ruled(tracer):
                 result = plain_call(module, *args, **tree_map_only(Width, plain, kwargs))
                 what = f"{type(module).__name__} {tracer.names[id(module)]}".strip()
