@@ -66,7 +66,7 @@ class Normed(Net):
     [
         (Recurrent(), "lstm is an operation that pruning does not know"),
         (Joined(), "split has the number 3 written down"),
-        (Normed(), "Conv2d first has a computed weight"),
+        (Normed(), "ParametrizedConv2d first has a computed weight"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )

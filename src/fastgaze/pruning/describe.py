@@ -17,7 +17,7 @@ def describe(graph: ChannelGraph, cost: Cost | None = None) -> str:
     chosen = Flops() if cost is None else cost
     delta = chosen.delta_cost(graph, graph.alive)
     by_layer = chosen.by_layer(graph, graph.alive) if hasattr(chosen, "by_layer") else None
-    rows = [HEAD]
+    rows: list[tuple[str, ...]] = [HEAD]
     readers = ["readers (channel offset)"]
     for number, layer in enumerate(graph.layers):
         if layer.makes or layer.engine:

@@ -142,12 +142,12 @@ class ChannelGraph:
 
     def select(self, choices: Choice | Collection[Choice]) -> list[Layer]:
         """Layers by name, by the prefix of a block, by pattern ("blocks.*.conv2"), by class of module, or predicate."""
-        single = isinstance(choices, str | type) or callable(choices)
+        listed: list[Any] = [choices] if isinstance(choices, str | type) or callable(choices) else list(choices)
         found: dict[str, Layer] = {}
-        for choice in [choices] if single else choices:  # type: ignore[union-attr,list-item]
+        for choice in listed:
             chosen = [layer for layer in self.layers if _chosen(layer, choice)]
-            if not chosen and not callable(choice):
-                self.layer(choice)
+            if not chosen and isinstance(choice, str):
+                self.layer(choice)  # refuses the name
             found.update({layer.name: layer for layer in chosen})
         return list(found.values())
 

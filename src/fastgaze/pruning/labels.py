@@ -58,7 +58,9 @@ def aligned(values: Tensor, rank: int) -> Tensor:
 
 def broadcast(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Both in their common shape."""
-    shape = torch.broadcast_shapes(one.shape, other.shape)
+    rank = max(one.dim(), other.dim())
+    one, other = aligned(one, rank), aligned(other, rank)
+    shape = [max(a, b) if min(a, b) else 0 for a, b in zip(one.shape, other.shape, strict=True)]
     return one.expand(shape), other.expand(shape)
 
 

@@ -120,8 +120,8 @@ class LatencyTable:
 
 
 def _point(row: dict[str, Any]) -> tuple[LayerShape, float]:
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    milliseconds = values.pop("ms")
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    milliseconds = float(values.pop("ms"))
     return LayerShape(**values), milliseconds
 
 

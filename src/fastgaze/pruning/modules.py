@@ -44,12 +44,10 @@ def source(call: Call) -> Tensor:
     return x
 
 
-def computed(call: Call) -> bool:
-    """Whether the weight is made anew in every pass: there is nothing to slice."""
-    if "weight" in call.target._parameters:
-        return False
-    blocks(call, "has a computed weight (weight_norm and such)")
-    return True
+def keep_computed(call: Call, *ids: Tensor) -> None:
+    """A weight that is made anew in every pass cannot be sliced: what the layer reads and makes stays."""
+    if "weight" not in call.target._parameters:
+        call.keep(torch.cat(ids), "has a computed weight (weight_norm and such)")
 
 
 def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int = 1) -> None:
@@ -75,8 +73,6 @@ def tie_groups(call: Call, ids: Tensor, groups: int) -> None:
 def convolution(call: Call) -> None:
     """Dense, grouped and depthwise convolutions, transposed ones too."""
     module: Any = call.target
-    if computed(call):
-        return
     x = source(call)
     if x.dim() != len(module.kernel_size) + 2:
         blocks(call, "reads a single image without a batch")
@@ -86,16 +82,19 @@ def convolution(call: Call) -> None:
     if 1 < groups == module.in_channels:
         spread = ids.repeat_interleave(module.out_channels // groups)
         carries(call, kinds.DepthwiseTransposed if transposed else kinds.Depthwise, spread)
+        keep_computed(call, ids)
         return
     tie_groups(call, ids, groups)
     makes(call, kinds.Transposed if transposed else kinds.Convolution, ids, module.out_channels)
     tie_groups(call, call.channels(call.result), groups)
+    keep_computed(call, ids, call.channels(call.result))
 
 
 def linear(call: Call) -> None:
     """A linear layer, on features or on tokens."""
-    if not computed(call):
-        makes(call, kinds.Linear, call.channels(source(call), -1), call.target.out_features, -1)
+    ids = call.channels(source(call), -1)
+    makes(call, kinds.Linear, ids, call.target.out_features, -1)
+    keep_computed(call, ids, call.channels(call.result, -1))
 
 
 def embedding(call: Call) -> None:

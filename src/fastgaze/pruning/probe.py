@@ -72,9 +72,9 @@ class Statistics:
             packed = packed.cuda()
         torch.distributed.all_reduce(packed)
         packed = packed.cpu()
-        whole = Statistics(self.map_count, round(float(packed[0])))
+        whole = Statistics(self.map_count)
         whole.images = round(float(packed[0]))
-        whole.squared, whole.absolute, whole.activity = packed[1:].split(self.map_count)
+        whole.squared, whole.absolute, whole.activity = packed[1:].reshape(3, -1)
         return whole
 
 

@@ -221,7 +221,9 @@ class Pruner:
             return self.cost.total(self.graph, self.graph.without_block(block))
         inside = {layer.name for layer in self.graph.block_layers(block)}
         prices = self.cost.by_layer(self.graph).tolist()
-        return sum(price for layer, price in zip(self.graph.layers, prices, strict=True) if layer.name not in inside)
+        return sum(
+            int(price) for layer, price in zip(self.graph.layers, prices, strict=True) if layer.name not in inside
+        )
 
     def _worst_block(self, delta_loss: Tensor) -> str | None:
         """The block that pays better than every map, if there is one."""

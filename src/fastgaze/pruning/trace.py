@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -227,7 +227,7 @@ def _unreached(tracer: Tracer) -> list[str]:
 
 
 @contextmanager
-def evaluation_mode(modules: Iterator[nn.Module] | list[nn.Module]) -> Iterator[None]:
+def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Exactly these modules in evaluation mode inside the block; each one's own mode comes back."""
     before = [(m, m.training) for m in modules]
     try:
