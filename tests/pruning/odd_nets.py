@@ -345,6 +345,11 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "written reshape": (between(lambda s, x: x.reshape(x.shape[0], -1, 64).reshape(x.shape[0], x.shape[1], 8, 8)),
                         [IMAGE], 12),
     "spread": (between(lambda s, x: x * x.mean((2, 3), keepdim=True).expand_as(x)), [IMAGE], 12),
+    "sub-pixel module": (
+        between(lambda s, x: s.up(x), up=lambda: nn.PixelShuffle(2), last=lambda: nn.Conv2d(3, 4, 1)), [IMAGE], 3,
+    ),
+    "unpacked tensor": (between(lambda s, x: sum(y for y in torch.stack((x, x * 2)))), [IMAGE], 12),
+    "new zeros": (between(lambda s, x: torch.maximum(x, x.new_zeros(x.shape))), [IMAGE], 12),
     "zero padding of space": (between(lambda s, x: F.pad(x, (1, 1, 0, 2))), [IMAGE], 12),
 }  # fmt: skip
 

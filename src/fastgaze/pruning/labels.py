@@ -7,6 +7,7 @@ chunk, pixel shuffle, indexing) are applied to these numbers themselves, so that
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
 import torch
@@ -68,7 +69,7 @@ class Ties:
     """Union-find over provisional maps, and the reasons why some of them stay."""
 
     def __init__(self) -> None:
-        self._parent = [NONE]
+        self._parent = array("q", [NONE])
         self._made = [False]  # whether a layer makes it; labels of parameters are no maps by themselves
         self._roots = torch.zeros(1, dtype=torch.int64)
         self._current = True
@@ -93,7 +94,7 @@ class Ties:
     def roots(self, ids: Tensor) -> Tensor:
         """The same for every number in ``ids``."""
         if not self._current:
-            table = torch.tensor(self._parent)
+            table = torch.frombuffer(self._parent, dtype=torch.int64).clone()
             while not torch.equal(table, onward := table[table]):
                 table = onward
             self._roots, self._current = table, True

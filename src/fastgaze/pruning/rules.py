@@ -52,15 +52,20 @@ def follow_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: di
     with ruled(tracer):
         if name in ("shape", "size") and args and isinstance(args[0], Tensor):
             return _size(tracer, args, kwargs)
+        if name == "iter":  # q, k, v = x: the pieces must keep their labels
+            return iter(follow_function(tracer, Tensor.unbind, (args[0],), {}))
         values, options = tree_map_only(Width, plain, (list(args), dict(kwargs)))
         call = Call(tracer, func, name, args, kwargs, None)
         sources = call.tensors()
         labels = [tracer.label(tensor) for tensor in sources]  # before an in-place operation changes anything
         result = call.result = func(*values, **options)
+        if name not in SIZED and name not in FACTORIES:
+            for width in (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Width)):
+                tracer.counted(width, name)
         if any(bool((label.ids != NONE).any()) or label.images.numel() > 1 for label in labels):
             _apply(call, result)
         elif name in FACTORIES:
-            _created(call)
+            created(call)
     return result
 
 
@@ -71,12 +76,11 @@ def _size(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _apply(call: Call, result: Any) -> None:
-    results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
     rule = RULES.get(call.target) or RULES.get(call.name)
-    if rule is not None:
-        rule(call)
-    elif results:
-        blocks(call)
+    if any(isinstance(leaf, Tensor) for leaf in tree_leaves(result)) or call.name == "setitem":
+        blocks(call) if rule is None else rule(call)
+    elif call.name in VALUES:
+        blocks(call, "takes values out of the network")
     elif call.name in COUNTS:
         for tensor in [t for t in call.tensors() if call.name != "len" or 0 in call.label(t).axes()]:
             call.tracer.ties.keep(call.label(tensor).ids, call.tracer.note(call.name, "counts elements"))
@@ -297,10 +301,11 @@ def over_space(call: Call) -> None:
         call.set_label(result, ids.reshape(shape), call.label(x).images)
 
 
-def _created(call: Call) -> None:
+def created(call: Call) -> None:
     """zeros(b, c, h, w) with a width that was read from maps belongs to them."""
     result = call.result
-    sizes = [leaf for leaf in tree_leaves(call.args) if isinstance(leaf, int) and not isinstance(leaf, bool)]
+    given = [leaf for arg in call.args for leaf in (arg if isinstance(arg, list | tuple) else [arg])]
+    sizes = [leaf for leaf in given if isinstance(leaf, int) and not isinstance(leaf, bool)]
     if not isinstance(result, Tensor) or len(sizes) != result.dim():
         return
     for axis, size in enumerate(sizes):
@@ -320,7 +325,11 @@ def squeezed_roots(call: Call, ids: Tensor) -> Tensor:
 
 DIMS = {"softmax": -1, "log_softmax": -1, "softmin": -1, "normalize": 1, "glu": -1, "cumsum": -1}
 COUNTS = {"numel", "nelement", "len"}
-FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn"}
+VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "equal", "allclose", "is_nonzero"}
+FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
+SIZED = {  # functions whose rules look at the sizes themselves
+    "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem",
+}  # fmt: skip
 _POINTWISE = """
     relu relu6 leaky_relu elu selu celu gelu silu mish sigmoid logsigmoid log_sigmoid tanh hardtanh hardswish
     hardsigmoid softplus softsign tanhshrink softshrink hardshrink threshold rrelu dropout dropout1d dropout2d
@@ -354,3 +363,4 @@ for _names, _rule in ((_POINTWISE, pointwise), (_MOVES, moves), (_REDUCES, reduc
 RULES.update(dict.fromkeys(("matmul", "rmatmul", "bmm", "mm"), matmul))
 RULES.update(dict.fromkeys(("batch_norm", "prelu"), per_channel))
 RULES.update({"scaled_dot_product_attention": attention, "einsum": einsum})
+RULES.update(dict.fromkeys(("new_zeros", "new_ones", "new_empty", "new_full"), created))

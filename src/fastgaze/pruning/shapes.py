@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fastgaze.pruning.rules import RULES, blocks, moves, squeezed_roots
 from fastgaze.pruning.tracing import Call
-from fastgaze.pruning.widths import Width
+from fastgaze.pruning.widths import Width, plain
 
 
 def reshape(call: Call) -> None:
@@ -216,7 +216,7 @@ def repeats(call: Call) -> None:
 
 def pads(call: Call) -> None:
     """F.pad: new positions belong to the maps around them, new channels to none."""
-    x, amounts = call.args[0], list(call.argument(1, "pad"))
+    x, amounts = call.args[0], [plain(amount) for amount in call.argument(1, "pad")]
     label = call.label(x)
     ids = label.ids
     for axis in label.axes():
@@ -237,7 +237,7 @@ def pads(call: Call) -> None:
 
 def pixel_shuffle(call: Call) -> None:
     """r * r channels become one: they go together."""
-    x, r = call.args[0], call.argument(1, "upscale_factor")
+    x, r = call.args[0], plain(call.argument(1, "upscale_factor"))
     ids = call.channels(x, -3)
     grouped = ids.reshape(-1, r * r)
     call.tie(grouped, grouped[:, :1])
@@ -246,7 +246,7 @@ def pixel_shuffle(call: Call) -> None:
 
 def channel_shuffle(call: Call) -> None:
     """Groups are interleaved: the j-th channels of all groups go together."""
-    groups = call.argument(1, "groups")
+    groups = plain(call.argument(1, "groups"))
     ids = call.channels(call.args[0])
     grouped = ids.reshape(groups, -1)
     call.tie(grouped, grouped[:1])

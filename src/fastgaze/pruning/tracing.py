@@ -28,7 +28,7 @@ from fastgaze.pruning.places import Kept, line_now
 from fastgaze.pruning.widths import Width, plain
 
 Unknown = Literal["keep", "refuse"]
-LARGEST = 2**21  # elements of a parameter that is followed outside of a layer
+LARGEST = 2**19  # elements of a parameter that is followed outside of a layer
 
 
 class Found(NamedTuple):
