@@ -108,7 +108,7 @@ class Screens:
         generator = torch.Generator().manual_seed(seed)
         images, labels = self.train
         while True:
-            for part in torch.randperm(len(images), generator=generator).split(BATCH)[:-1]:
+            for part in torch.randperm(len(images), generator=generator).split(BATCH)[:-1]:  # type: ignore[no-untyped-call]
                 x = normalised(images[part])
                 yield (x.flip(3) if torch.rand(1, generator=generator) < 0.5 else x), labels[part]
 
@@ -123,8 +123,9 @@ def accuracy(net: nn.Module, part: tuple[Tensor, Tensor]) -> float:
     """Share of right answers."""
     net.eval()
     with torch.no_grad():
-        right = [(net(normalised(x)).argmax(1) == y).float() for x, y in zip(*(t.split(64) for t in part), strict=True)]
-    return float(torch.cat(right).mean())
+        starts = range(0, len(part[1]), 64)
+        guesses = [net(normalised(part[0][first : first + 64])).argmax(1) for first in starts]
+    return float((torch.cat(guesses) == part[1]).float().mean())
 
 
 def tune(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], steps: int, rate: float) -> None:
@@ -135,7 +136,7 @@ def tune(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], steps: int, r
     for _ in range(steps):
         x, y = next(batches)
         optimizer.zero_grad()
-        F.cross_entropy(net(x), y).backward()
+        F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
 
@@ -159,7 +160,7 @@ def prune_ours(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: 
         for _ in range(4):
             x, y = next(batches)
             with pruner.observe():
-                F.cross_entropy(net(x), y).backward()
+                F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
         net.zero_grad()
         pruner.prune(10**6, to_share=share ** (number / ROUNDS))
         tune(net, batches, steps, 0.002)
@@ -169,7 +170,7 @@ def prune_theirs(
     net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: float, steps: int, method: str
 ) -> None:
     """torch-pruning, globally, in small steps until each round's share of our count of FLOPs is reached."""
-    import torch_pruning as tp
+    import torch_pruning as tp  # type: ignore[import-untyped]
 
     example = torch.zeros(1, 3, SIDE, SIDE)
     start = flops(net)
@@ -186,7 +187,7 @@ def prune_theirs(
             net.zero_grad()
             net.eval()
             for x, y in gathered if method == "taylor" else ():
-                F.cross_entropy(net(x), y).backward()
+                F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
             pruner.step()
         net.zero_grad()
         tune(net, batches, steps, 0.002)

@@ -7,15 +7,13 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import nn
 
 
 class _Anything(ModuleType):
     """A module in which every name is a class of its own."""
-
-    __path__: ClassVar[list[str]] = []  # a package, so that submodules are looked for
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -32,7 +30,9 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True) if name.split(".")[0] == "torchvision" else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Anything(spec.name)
+        made = _Anything(spec.name)
+        made.__path__ = []  # a package, so that submodules are looked for
+        return made
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing to run."""

@@ -26,6 +26,10 @@ from fastgaze.pruning.layers import Handle, Images, Layer
 from fastgaze.pruning.norms import LayerNorm
 
 Reduction = Literal["mean", "sum"]
+NO_BACKWARD = (
+    "no backward pass reached the network inside observe(); call backward() in the block, and run the plain network "
+    "there if yours is compiled (graph.root)"
+)
 BUFFER = 2**20  # numbers (4 MB in float32): small enough to stay in a cache
 
 
@@ -205,7 +209,7 @@ class _Collector:
     def _flush_gradient(self, statistics: Statistics, reduction: Reduction, scale: float) -> None:
         told = [report for report in self.reports.values() if report.products]
         if not told:
-            raise PruningError("no backward pass reached the network inside observe(); call backward() in the block")
+            raise PruningError(NO_BACKWARD)
         count = self._images([(r.images, len(r.products[0])) for r in told])
         factor = (count if reduction == "mean" else 1) / scale  # dL_n/dx, not the gradient of the batch's mean
         products = torch.cat([_per_image(r.products, r.images, count) for r in told], 1) * factor
