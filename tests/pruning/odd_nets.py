@@ -173,6 +173,24 @@ class Attention(nn.Module):
         return self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
 
 
+class Relative(nn.Module):
+    """Attention with a learned bias for each head and distance, looked up by a buffer, as in LeViT and Swin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.num_heads, self.head_dim = nn.Conv2d(3, 12, 4, 4), 3, 4
+        self.qkv, self.proj, self.width = nn.Linear(12, 36), nn.Linear(12, 3), 12
+        self.table = nn.Parameter(torch.randn(3, 7))
+        self.register_buffer("index", torch.arange(4)[:, None] - torch.arange(4) + 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x).flatten(2).transpose(1, 2)
+        b, n, _ = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        share = (q @ k.transpose(-2, -1) + self.table[:, self.index]).softmax(-1)
+        return self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
+
+
 class ViT(nn.Module):
     """Patches, class token, position codes, two blocks."""
 
@@ -312,6 +330,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "pixel shuffle": (Upscaler, [IMAGE], 14),
     "convnext": (ConvNeXt, [IMAGE], 24),
     "vit": (ViT, [IMAGE], 50),
+    "relative positions": (Relative, [IMAGE], 15),
     "encoder": (Encoder, [IMAGE], 32),
     "encoder, batch second": (lambda: Encoder(batch_first=False), [IMAGE], 32),
     "windows": (Windows, [IMAGE], 3),

@@ -29,6 +29,8 @@ TRIALS = 64  # copies that are made in search of the maps at fault
 
 def keep_what_differs(graph: ChannelGraph, example: Any, unknown: Unknown) -> None:
     """Maps whose removal does not equal their mask become not prunable."""
+    if any(tensor.is_meta for tensor in [*graph.root.parameters(), *graph.root.buffers()]):
+        return  # there are no values to compare
     chosen = _one_of_each(graph)
     inputs = _few_images(example)
     wrong, trials = [], [chosen] if chosen else []

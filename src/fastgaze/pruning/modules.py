@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from fastgaze.errors import PruningError
 from fastgaze.pruning import kinds, norms
 from fastgaze.pruning.attention import AttentionIn, AttentionOut
 from fastgaze.pruning.layers import Images, Layer
-from fastgaze.pruning.rules import RULES, blocks, pointwise
+from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
 from fastgaze.pruning.tracing import Call, Rule
 
 _NOTHING = torch.zeros(0, dtype=torch.int64)
@@ -21,7 +22,7 @@ def module_rule(module: nn.Module) -> Rule | None:
     """The rule of the first class in the order of inheritance that has one."""
     for cls in type(module).__mro__:
         if cls in RULES:
-            return RULES[cls]
+            return partial(follow, RULES[cls])
     return None
 
 

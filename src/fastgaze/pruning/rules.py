@@ -78,12 +78,22 @@ def _size(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _apply(call: Call, result: Any) -> None:
     rule = RULES.get(call.target) or RULES.get(call.name)
     if any(isinstance(leaf, Tensor) for leaf in tree_leaves(result)) or call.name == "setitem":
-        blocks(call) if rule is None else rule(call)
+        blocks(call) if rule is None else follow(rule, call)
     elif call.name in VALUES:
         blocks(call, "takes values out of the network")
     elif call.name in COUNTS:
         for tensor in [t for t in call.tensors() if call.name != "len" or 0 in call.label(t).axes()]:
             call.tracer.ties.keep(call.label(tensor).ids, call.tracer.note(call.name, "counts elements"))
+
+
+def follow(rule: Rule, call: Call) -> None:
+    """Apply a rule; a call that it does not fit is a barrier, as if there were none."""
+    try:
+        rule(call)
+    except PruningError:
+        raise
+    except Exception as error:
+        blocks(call, f"does not fit the rule for it ({type(error).__name__}: {str(error).splitlines()[:1]})")
 
 
 # rules that a user may register
@@ -128,11 +138,12 @@ def _joined(call: Call, ids: Tensor, shape: tuple[int, ...], other: Tensor, size
 def moves(call: Call) -> None:
     """The result holds elements of the arguments at other places: the operation is applied to the labels."""
     args, kwargs = tree_map_only(Width, plain, (list(call.args), dict(call.kwargs)))
+    first = {id(leaf) for leaf in tree_leaves(call.args[:1])}
     moved = []
     for part in ("ids", "images"):
 
         def numbers(tensor: Tensor, part: str = part) -> Tensor:
-            if not tensor.dtype.is_floating_point and not tensor.is_complex() and call.label(tensor).ids.numel() == 1:
+            if id(tensor) not in first and not tensor.is_floating_point():
                 return tensor  # an index
             value: Tensor = getattr(call.label(tensor), part)
             return value.expand(tensor.shape).to(tensor.device).contiguous()

@@ -154,11 +154,19 @@ def indexes(call: Call) -> None:
     if label.axes():
         entries = _entries(index, x.dim())
         for axis in label.axes():
-            if entries is None:
+            if not call.tracer.ties.any_made(label.ids):
+                _collapse(call, label.ids, axis, None if entries is None else entries[axis])
+            elif entries is None:
                 call.keep(label.ids, "selects maps by an index")
             else:
                 _bound(call, label.ids, axis, x.shape[axis], entries[axis])
     moves(call)
+
+
+def _collapse(call: Call, ids: Tensor, axis: int, entry: Any) -> None:
+    """A dimension of a parameter that is indexed (a table of position codes) holds positions, not maps."""
+    if entry != slice(None) and len([n for n in ids.shape if n > 1]) > 1:
+        call.tie(ids, ids.narrow(axis, 0, 1))
 
 
 def _entries(index: Any, rank: int) -> list[Any] | None:
@@ -198,7 +206,7 @@ def selects(call: Call) -> None:
     dim = call.argument(2 if call.name == "roll" else 1, "dims" if call.name == "roll" else "dim", default)
     label = call.label(x)
     dims = list(dim) if isinstance(dim, list | tuple) else [dim]
-    if any(d is None or d % x.dim() in label.axes() for d in dims):
+    if any(d is None or d % x.dim() in label.axes() for d in dims) and call.tracer.ties.any_made(label.ids):
         call.keep(label.ids, "selects or moves maps by their number")
     moves(call)
 

@@ -140,7 +140,8 @@ class Tracer:
         found: Label | None = self._labels.get(tensor)
         if found is None:
             found = blank(tensor.dim())
-            if id(tensor) in self._tensors and 1 < tensor.numel() <= LARGEST:
+            followed = id(tensor) in self._tensors and tensor.is_floating_point()
+            if followed and 1 < tensor.numel() <= LARGEST:
                 ids = self.ties.new(tuple(tensor.shape), made=False)
                 self._owned[id(tensor)] = ids
                 found = Label(ids, found.images)
