@@ -1,14 +1,12 @@
 """Networks that nobody here wrote. Twelve narrow ones always, all 135 with the slow tests."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
-import pruning_zoo
+from experiments import pruning_zoo
 
 SAMPLE = [
     "pytorchcv/resnet18_wd4", "pytorchcv/seresnet10", "pytorchcv/shufflenetv2_wd2", "pytorchcv/mobilenetv2_wd4",
@@ -20,7 +18,7 @@ SAMPLE = [
 def passes(name: str) -> dict[str, Any]:
     library = name.split("/")[0]
     if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed; see the extra zoo in pyproject.toml")
+        pytest.skip(f"{library} is not installed; `make test` installs it")
     result = pruning_zoo.ours(name)
     assert result["share"] <= pruning_zoo.GOAL
     assert result["error"] < 1e-5
