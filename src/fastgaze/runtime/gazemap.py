@@ -218,11 +218,13 @@ class GazeMap:
         if self._picture is None:
             return colors
         photo = self._picture.rgb(at_least=size)
-        if photo.size != (width, height):
-            photo = photo.resize((width, height), Image.Resampling.BILINEAR)
+        # A copy in both cases: the picture keeps what it has decoded.
+        same = photo.size == (width, height)
+        shown = photo.copy() if same else photo.resize((width, height), Image.Resampling.BILINEAR)
         # The square root lets weaker places show through as well.
         alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
-        return Image.composite(colors, photo, levels.point(alpha.tolist()))
+        shown.paste(colors, mask=levels.point(alpha.tolist()))
+        return shown
 
     def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Any]:
         """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.
