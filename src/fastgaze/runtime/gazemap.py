@@ -18,10 +18,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
 from fastgaze.core.operators import sharing_matrix
-from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode, open_picture
+from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
 from fastgaze.runtime import colours
@@ -256,11 +257,13 @@ class GazeMap:
         if self._picture is None:
             return colors
         photo = self._picture.rgb(at_least=size)
-        if photo.size != (width, height):
-            photo = photo.resize((width, height), Image.Resampling.BILINEAR)
+        # A copy in both cases: the picture keeps what it has decoded.
+        same = photo.size == (width, height)
+        shown = photo.copy() if same else photo.resize((width, height), Image.Resampling.BILINEAR)
         # The square root lets weaker places show through as well.
         alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
-        return Image.composite(colors, photo, levels.point(alpha.tolist()))
+        shown.paste(colors, mask=levels.point(alpha.tolist()))
+        return shown
 
     def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Any]:
         """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.
