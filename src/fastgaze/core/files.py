@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @contextmanager
@@ -30,11 +31,13 @@ def write_whole(path: Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
-def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> "np.memmap[Any, Any]":
+def new_array(path: Path, dtype: "npt.DTypeLike", shape: tuple[int, ...]) -> "np.memmap[Any, Any]":
     """A new .npy file at ``path``, mapped into memory to be filled; OSError when the disk has no room for all of it.
 
     The room is taken now. Otherwise the first page that finds none would end the process with SIGBUS.
     """
+    import numpy as np  # not above: commands set its threads before they load it
+
     array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):
         try:

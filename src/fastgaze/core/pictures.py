@@ -18,8 +18,9 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import RLock
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -50,6 +51,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 Content: TypeAlias = bytes | bytearray | memoryview
 
 _PNG_SIGNATURE, _PNG_RGB, _PNG_UP = b"\x89PNG\r\n\x1a\n", 2, 2
+_HUSH = RLock()
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -119,7 +121,8 @@ class Picture:
     def _decode(self, at_least: Size | None) -> Image.Image:
         image = self._unread.pop() if self._unread else self._open_again()
         try:
-            return self._upright(image, at_least)
+            with _hushed() if image.format == "TIFF" else nullcontext():
+                return self._upright(image, at_least)
         except MemoryError as error:
             message = f"{self._label}: not enough memory for {format_size(self.size)} pixels"
             raise ImageError(message) from error
@@ -375,6 +378,20 @@ def _over_white(image: Image.Image) -> Image.Image:
     white = Image.new("RGB", image.size, (255, 255, 255))
     white.paste(image, mask=image.getchannel("A"))
     return white
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """libtiff writes what it thinks of a file to the process's stderr, past Python; what matters is raised as well."""
+    with _HUSH:
+        kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nothing, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nothing)
 
 
 def _reason(error: Exception) -> str:
