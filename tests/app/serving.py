@@ -14,7 +14,7 @@ from PIL import Image
 
 from fastgaze.app.server import run
 from fastgaze.app.server.access import Access
-from fastgaze.app.server.api import Outermost, Settings, create_app
+from fastgaze.app.server.api import Outermost, ServerSettings, create_app
 from fastgaze.app.server.limits import Limits
 from fastgaze.runtime.card import KEY, ModelCard
 
@@ -76,7 +76,7 @@ def serving_app(
     """The address of a server in a thread of this process, and its application."""
     limits = limits or Limits()
     listening = run.bind("127.0.0.1", 0)
-    settings = Settings(models, workers=workers, examples=examples, access=access or Access())
+    settings = ServerSettings(models, workers=workers, examples=examples, access=access or Access())
     app = create_app(settings, limits)
     server = run.make_server(app, limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

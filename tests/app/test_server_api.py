@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from fastgaze.app.server import run
-from fastgaze.app.server.api import Settings, create_app
+from fastgaze.app.server.api import ServerSettings, create_app
 from fastgaze.app.server.jobs import map_size
 from fastgaze.app.server.limits import Limits
 from fastgaze.app.server.site import PAGE
@@ -301,7 +301,7 @@ def test_models_are_described(client: httpx.Client, models: list[Path]) -> None:
 
 def test_two_models_of_one_name_are_refused(models: list[Path]) -> None:
     with pytest.raises(ArgumentError, match="different names"):
-        create_app(Settings([models[0], models[0]]))
+        create_app(ServerSettings([models[0], models[0]]))
 
 
 def test_a_log_line_holds_no_words_of_a_client(client: httpx.Client) -> None:

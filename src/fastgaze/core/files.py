@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is imported
     import numpy as np
     import numpy.typing as npt
 
@@ -26,7 +26,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` by way of a file beside it; on a full disk OSError, and what was there stays."""
+    """Write ``content`` to ``path`` through a temporary file; a full disk raises OSError, and the old file stays."""
     with replacing(path) as part:
         part.write_bytes(content)
 
@@ -36,9 +36,9 @@ def new_array(path: Path, dtype: "npt.DTypeLike", shape: tuple[int, ...]) -> "np
 
     The room is taken now. Otherwise the first page that finds none would end the process with SIGBUS.
     """
-    import numpy as np  # not above: commands set its threads before they load it
+    from numpy.lib.format import open_memmap
 
-    array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    array: np.memmap[Any, Any] = open_memmap(path, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):
         try:
             with path.open("r+b") as file:

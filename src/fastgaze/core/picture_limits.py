@@ -14,7 +14,7 @@ MOST_SCANS = 100
 """Of a progressive JPEG; encoders make about ten. Every scan passes over the whole picture, however short it is."""
 
 _OVERHEAD = 8 << 20
-"""What every decoder takes beside the pixels, the picture at its working size included."""
+"""What every decoder takes besides the pixels, including the picture at its working size."""
 _MOST_BYTES_PER_PIXEL = 26.0
 # Pillow's own picture (4 bytes per pixel of RGB), its conversions and numpy's copies, at the worst moment.
 _BYTES_OF_MODE = {
@@ -33,7 +33,7 @@ _BYTES_OF_MODE = {
     "I": 22.0,
     "F": 22.0,
 }
-# Decoders that hold a frame, or its planes, beside Pillow's picture.
+# Decoders that hold a frame, or its planes, besides Pillow's picture.
 _BYTES_OF_FORMAT = {
     ("WEBP", "RGB"): 18.0,
     ("WEBP", "RGBA"): 23.0,
@@ -49,19 +49,19 @@ _START_OF_SCAN, _END = 0xDA, 0xD9
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Of decoding one picture."""
+class DecodingCost:
+    """What decoding one picture takes."""
 
     bytes: int
-    """Of memory at the worst moment, without the file itself."""
+    """Memory at the worst moment, without the file itself."""
     seconds: float
-    """Of one core's time, roughly."""
+    """Time of one core, roughly."""
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.bytes + other.bytes, self.seconds + other.seconds)
+    def __add__(self, other: "DecodingCost") -> "DecodingCost":
+        return DecodingCost(self.bytes + other.bytes, self.seconds + other.seconds)
 
 
-def decoding_cost(image: Image.Image, at_least: tuple[int, int]) -> Cost:
+def decoding_cost(image: Image.Image, at_least: tuple[int, int]) -> DecodingCost:
     """Of an opened picture that has not been decoded, wanted at ``at_least`` (height, width) or larger."""
     pixels = image.width * image.height
     if image.format in ("JPEG", "MPO"):
@@ -73,10 +73,10 @@ def decoding_cost(image: Image.Image, at_least: tuple[int, int]) -> Cost:
     if image.format == "TIFF" and image.info.get("compression", "raw") != "raw":
         memory += _TIFF_STRIP  # the file decides how much libtiff unpacks at once
     time = _SECONDS_OF_FORMAT.get(image.format or "", 4e-8) + (4e-8 if image.mode in ("F", "I", "LAB") else 0)
-    return Cost(int(memory * pixels) + _OVERHEAD, time * pixels)
+    return DecodingCost(int(memory * pixels) + _OVERHEAD, time * pixels)
 
 
-def _jpeg_cost(image: Image.Image, at_least: tuple[int, int]) -> Cost:
+def _jpeg_cost(image: Image.Image, at_least: tuple[int, int]) -> DecodingCost:
     """libjpeg can decode at 1/2, 1/4 and 1/8; a progressive file's coefficients are held in full all the same."""
     pixels, bands = image.width * image.height, len(image.getbands())
     side = max(min(image.width // at_least[1], image.height // at_least[0]), 1)
@@ -84,7 +84,7 @@ def _jpeg_cost(image: Image.Image, at_least: tuple[int, int]) -> Cost:
     memory, time = 5.0 / scale**2, (2e-9 + 1e-8 / scale**2) * max(bands / 3, 1)
     if image.info.get("progressive"):
         memory, time = memory + 2.1 * bands, time + 1.5e-8 * max(bands / 3, 1)
-    return Cost(int(memory * pixels) + _OVERHEAD, time * pixels)
+    return DecodingCost(int(memory * pixels) + _OVERHEAD, time * pixels)
 
 
 def count_scans(content: bytes | bytearray) -> int:
@@ -109,4 +109,4 @@ def count_scans(content: bytes | bytearray) -> int:
 def check_scans(content: bytes | bytearray, label: str) -> None:
     """ImageTooLargeError for a JPEG with more scans than an encoder makes."""
     if count_scans(content) > MOST_SCANS:
-        raise ImageTooLargeError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it anew")
+        raise ImageTooLargeError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it again")

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
-from fastgaze.core.picture_limits import Cost, check_scans, decoding_cost
+from fastgaze.core.picture_limits import DecodingCost, check_scans, decoding_cost
 from fastgaze.core.sizes import Size, format_size
 
 SUFFIXES = (
@@ -69,6 +69,7 @@ class Picture:
 
     size: (height, width) as a viewer sees it, upright.
     format: Pillow's name of the file's format; None for an array and for a PIL image that was made in memory.
+    orientation: as EXIF has it, 1 to 8: how the stored pixels are turned. label: names the picture in errors.
     slow: whether its decoder is written in Python, which takes minutes for a large file.
     """
 
@@ -80,11 +81,11 @@ class Picture:
         orientation: int = 1,
         header: Image.Image | None = None,
     ) -> None:
-        """header: the picture as Pillow has it, perhaps not decoded yet. label: names the picture in errors."""
+        """header: the picture as Pillow has it, perhaps not decoded yet."""
         self.size = size
         self.format = None if header is None else header.format
         self.slow = any(tile[0] in Image.DECODERS for tile in getattr(header, "tile", ()))
-        self._source, self._label, self._orientation = source, label, orientation
+        self.label, self.orientation, self._source = label, orientation, source
         # The encoded file is released once it has been decoded; list.pop is safe between threads.
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
@@ -93,10 +94,10 @@ class Picture:
         """The state without what can be read again."""
         return self.__dict__ | {"_unread": [], "_kept": None}
 
-    def cost(self, at_least: Size) -> Cost:
+    def cost(self, at_least: Size) -> DecodingCost:
         """What decoding to ``at_least`` (height, width) takes; nothing for what is decoded already."""
-        stored = at_least if self._orientation < 5 else (at_least[1], at_least[0])
-        return decoding_cost(self._unread[0], stored) if self._unread else Cost(0, 0.0)
+        stored = at_least if self.orientation < 5 else (at_least[1], at_least[0])
+        return decoding_cost(self._unread[0], stored) if self._unread else DecodingCost(0, 0.0)
 
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
         """``rgb`` as uint8 (H, W, 3), not to be changed: an array less than three times as large stays as it is."""
@@ -119,36 +120,40 @@ class Picture:
         return (image.height, image.width) == self.size or (image.height >= height and image.width >= width)
 
     def _decode(self, at_least: Size | None) -> Image.Image:
-        image = self._unread.pop() if self._unread else self._open_again()
+        image = self._unread.pop() if self._unread else self.stored()
         try:
             with _hushed() if image.format == "TIFF" else nullcontext():
                 return self._upright(image, at_least)
         except MemoryError as error:
-            message = f"{self._label}: not enough memory for {format_size(self.size)} pixels"
+            message = f"{self.label}: not enough memory for {format_size(self.size)} pixels"
             raise ImageError(message) from error
         except Exception as error:  # a decoder meets hostile bytes here, and Pillow's raise all kinds of errors
-            raise ImageError(f"{self._label}: cannot decode the picture ({_reason(error)})") from error
+            raise ImageError(f"{self.label}: cannot decode the picture ({_reason(error)})") from error
 
     def _upright(self, image: Image.Image, at_least: Size | None) -> Image.Image:
         if at_least is None:
             image.load()
             image = _to_rgb(image)
         else:
-            stored = at_least if self._orientation >= 5 else (at_least[1], at_least[0])
+            stored = at_least if self.orientation >= 5 else (at_least[1], at_least[0])
             image.draft(None, stored)
             image.load()
             # Before the conversion where the mode allows it, to save memory, else after it.
             image = _reduced(_to_rgb(_reduced(image, stored)), stored)
-        step = _TRANSPOSE.get(self._orientation)
+        step = _TRANSPOSE.get(self.orientation)
         return image if step is None else image.transpose(step)
 
-    def _open_again(self) -> Image.Image:
+    def stored(self) -> Image.Image:
+        """The picture as Pillow has it, with its own mode, frames and metadata, not turned: a file is opened anew.
+
+        An image that lives in memory is given as it is and must not be changed.
+        """
         if isinstance(self._source, np.ndarray):
             return _to_image(self._source)
         if isinstance(self._source, Image.Image):
             return self._source
         content = _read(self._source) if isinstance(self._source, Path) else self._source
-        with _refusing(self._label):
+        with _refusing(self.label):
             return _identify(io.BytesIO(content))
 
 

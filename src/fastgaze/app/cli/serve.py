@@ -99,7 +99,7 @@ def serve(
     names = model or _bundled()
     listening = run.bind(host, port)
     access = _access(allow_host or [], cors or [], token_file, rate, run.is_local(listening))
-    settings = api.Settings(names, engine, threads, workers, _examples(examples), access)
+    settings = api.ServerSettings(names, engine, threads, workers, _examples(examples), access)
     app = api.create_app(settings, limits)
     run.log_to(sys.stderr, logging.WARNING if common.is_quiet() else logging.INFO)
     typer.echo(f"fastgaze serves {', '.join(app.names)} at {run.address(listening)} (Ctrl+C stops it)", err=True)

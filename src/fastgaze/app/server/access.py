@@ -27,15 +27,15 @@ _LEAST_SECRET = 16
 
 @dataclass(frozen=True)
 class Access:
-    """Settings of one server."""
+    """The access rules of one server."""
 
     hosts: tuple[str, ...] = ()
-    """Names by which clients may address the server, beside numbers and localhost; ``*`` allows all."""
+    """Names by which clients may address the server, besides numbers and localhost; ``*`` allows all."""
     origins: tuple[str, ...] = ()
     """Other origins whose pages may use the API (CORS), such as ``https://example.org``."""
     secret: str = ""
     rate: float = 0.0
-    """Requests to the API per second and client address; 0 is no limit."""
+    """Requests to the API per second and client address; 0 sets no limit."""
     clients: "OrderedDict[str, tuple[float, float]]" = field(default_factory=OrderedDict, compare=False, repr=False)
     """Tokens left and when, by address: those that asked last."""
 
@@ -54,7 +54,7 @@ class Access:
         name = _host_name(headers.get("host", ""))
         if "*" in self.hosts or name in ("localhost", *self.hosts) or _is_number(name):
             return
-        raise ApiError(421, "wrong_host", "this server does not go by that name; see --allow-host")
+        raise ApiError(421, "wrong_host", "this server does not answer to that name; see --allow-host")
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
         """403 when a page of another origin sends the request and may not."""
@@ -67,7 +67,7 @@ class Access:
             raise ApiError(403, "cross_origin", "pages of this origin may not use this server; see --cors")
 
     def check_secret(self, method: str, path: str, query: str, headers: Mapping[str, str]) -> None:
-        """401 without the secret, 403 with a signature that is wrong or over."""
+        """401 without the secret, 403 with a signature that is wrong or has expired."""
         if not self.secret:
             return
         given = headers.get("authorization", "")

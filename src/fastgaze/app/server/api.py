@@ -56,14 +56,14 @@ _SIGNING = ("expires", "signature")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a server is made of, beside its limits."""
+class ServerSettings:
+    """What a server consists of, besides its limits."""
 
     models: Sequence[str | Path]
     """Bundled names or paths of .onnx files; the first is the default one."""
     engine: str = "onnxruntime"
     threads: int = 1
-    """Of one prediction."""
+    """Threads of one prediction."""
     workers: int = 1
     """Pictures that are predicted at once."""
     examples: Path | None = None
@@ -71,7 +71,7 @@ class Settings:
     access: Access = field(default_factory=Access)
 
 
-def create_app(settings: Settings, limits: Limits | None = None) -> "Outermost":
+def create_app(settings: ServerSettings, limits: Limits | None = None) -> "Outermost":
     """The whole server; starts the process that loads the models."""
     cards = [zoo.read_model(name)[2] for name in settings.models]
     names = [card.name for card in cards]
@@ -87,7 +87,7 @@ def create_app(settings: Settings, limits: Limits | None = None) -> "Outermost":
 class Server:
     """What the routes share."""
 
-    def __init__(self, cards: Sequence[ModelCard], limits: Limits, pool: Pool, settings: Settings) -> None:
+    def __init__(self, cards: Sequence[ModelCard], limits: Limits, pool: Pool, settings: ServerSettings) -> None:
         self._limits = limits
         self.names = [card.name for card in cards]
         self._secret = settings.access.secret
@@ -152,7 +152,7 @@ class Server:
         return site.pick(self._examples, request.path_params["name"]).response(request, self._limits)
 
     async def live(self, _: Request) -> Response:
-        """That the process answers."""
+        """Report that the process answers."""
         return Response(_LIVE, headers={"cache-control": "no-store"}, media_type="application/json")
 
     async def ready(self, _: Request) -> Response:

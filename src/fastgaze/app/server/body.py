@@ -80,7 +80,7 @@ class Body:
         return ApiError(413, "too_many_bytes", f"the picture is larger than {amount(self._limits.bytes)}")
 
     async def drain(self) -> bool:
-        """Read on and forget, for a moment; whether that was all of it."""
+        """Read and discard for a moment; whether that was the rest of the body."""
         # A client that waits for "100 Continue" has sent nothing yet, and reading would invite it to.
         left = 0 if "expect" in self._request.headers else _DRAIN_BYTES
         with contextlib.suppress(TimeoutError, ClientDisconnect):

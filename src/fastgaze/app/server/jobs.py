@@ -24,7 +24,7 @@ from fastgaze.app.server.limits import (
 from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
 from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
-from fastgaze.core.picture_limits import Cost
+from fastgaze.core.picture_limits import DecodingCost
 from fastgaze.core.pictures import Picture, encode_png, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import colours
@@ -49,8 +49,8 @@ _MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The body of a success."""
+class JobResult:
+    """The body of a successful answer."""
 
     content: bytes
     media_type: str = "application/json"
@@ -58,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a task takes that was not granted to it."""
+    """What a task needs beyond what it was granted."""
 
     heavy: bool
     """More time or memory than a light worker has."""
@@ -68,7 +68,7 @@ class Needs:
 
 def work(
     task: Task, content: bytes, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
-) -> Answer | Needs:
+) -> JobResult | Needs:
     """The answer to a request, or what it needs; ApiError when it is refused."""
     start = perf_counter()
     picture: bytes | None = content
@@ -88,7 +88,7 @@ def work(
             return needs
         job = gaze if task.verb == "gaze" else crop
         found = job(predictors[model], opened, options, limits)
-    return Answer(found, _MEDIA_TYPES[options.format]) if isinstance(found, bytes) else _json(found, start)
+    return JobResult(found, _MEDIA_TYPES[options.format]) if isinstance(found, bytes) else _json(found, start)
 
 
 def _open(content: bytes, limits: Limits) -> Picture:
@@ -118,13 +118,13 @@ def _needs(picture: Picture, size: int, options: Options, predictor: Predictor, 
     if kind:
         height, width = _answer_size(picture, options, limits)
         seconds, memory, sent = _FORMAT_COSTS[kind]
-        cost = cost + Cost(height * width * memory, height * width * seconds)
+        cost = cost + DecodingCost(height * width * memory, height * width * seconds)
         answer += int(height * width * sent)
     if cost.bytes + size > _MOST_BYTES:
         pixels = picture.size[0] * picture.size[1]
         fitting = pixels * _MOST_BYTES / (cost.bytes + size) / 1e6
         message = f"a picture of this kind takes {cost.bytes / pixels:.0f} bytes of memory per pixel; "
-        raise ApiError(413, "too_many_pixels", message + f"at most {fitting:.0f} megapixels of it are taken")
+        raise ApiError(413, "too_many_pixels", message + f"at most {fitting:.0f} megapixels are accepted")
     return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
 
 
@@ -171,8 +171,7 @@ def _refusal(error: MemoryError | ImageError | ModelError) -> ApiError:
     if isinstance(error, ModelError):
         raise error
     if isinstance(error, ImageTooLargeError):
-        message = "the picture has far more pixels, in all or on one side, or more scans than are taken"
-        return ApiError(413, "too_many_pixels", message)
+        return ApiError(413, "too_many_pixels", "the picture has far more pixels or scans than are taken")
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
 
 
@@ -187,10 +186,10 @@ def map_size(size: Size, most: int) -> Size:
     return max(int(height * factor), 1), max(int(width * factor), 1)
 
 
-def _json(facts: dict[str, Any], start: float) -> Answer:
+def _json(facts: dict[str, Any], start: float) -> JobResult:
     total = {"total": 1e3 * (perf_counter() - start)}
     facts["milliseconds"] = {step: round(time, 3) for step, time in (facts["milliseconds"] | total).items()}
-    return Answer(json.dumps(facts, allow_nan=False).encode())
+    return JobResult(json.dumps(facts, allow_nan=False).encode())
 
 
 def _file(found: GazeMap, options: Options) -> bytes:

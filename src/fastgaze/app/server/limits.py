@@ -8,7 +8,7 @@ from typing import Any
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import MAX_PIXELS
 
-# Two that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for
+# Two formats of the runtime are missing. Pillow decodes JPEG 2000 without releasing the interpreter's lock (3 s for
 # 12 megapixels), so that nothing else would run; what is in an ICO may be larger than its header says.
 SERVED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "PPM", "MPO")
 LONGEST_MAP_SIDE = 8192
@@ -21,18 +21,18 @@ SUMMARY_PIXELS = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one server; each that a client can meet has its own status code."""
+    """Bounds of one server; each that a client can reach has its own status code."""
 
     bytes: int = 32 << 20
-    """Of a picture as it is sent; 413."""
+    """Bytes of a picture as it is sent; 413."""
     pixels: int = 50_000_000
-    """Of a picture; 413."""
+    """Pixels of a picture; 413."""
     map_pixels: int = 16_000_000
-    """Of a map that is sent back; 400."""
+    """Pixels of a map that is sent back; 400."""
     seconds: float = 10.0
-    """From the picture's arrival to the answer; 504."""
+    """Seconds from the picture's arrival to the answer; 504."""
     upload_seconds: float = 10.0
-    """Without a byte of the body; and what a body may take before its average rate counts; 408."""
+    """Seconds without a byte of the body, and seconds before its average rate counts; 408."""
     write_seconds: float = 10.0
     """The same for an answer and a client that does not read it; the connection is aborted."""
     rate: int = 16 << 10
@@ -42,11 +42,11 @@ class Limits:
     connections: int = 512
     """Open connections; for one more, the connection that has been idle longest is closed."""
     upload_bytes: int = 64 << 20
-    """Of all bodies that are held at once; for more, a slow upload is given up, or 503."""
+    """Bytes of all bodies that are held at once; for more, a slow upload is ended, or 503."""
     answer_bytes: int = 80 << 20
-    """Of all answers above ``SMALL_ANSWER`` that are held at once; for more, a slow reader is given up, or 503."""
+    """Bytes of all answers above ``SMALL_ANSWER`` held at once; for more, a slow reader is cut off, or 503."""
     drain_seconds: float = 10.0
-    """From SIGTERM to the end of the process; what is still in flight then is cut off."""
+    """Seconds from SIGTERM to the end of the process; what is still in flight then is cut off."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:

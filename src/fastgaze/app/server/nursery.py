@@ -52,7 +52,7 @@ _RECYCLE_BYTES = 56 << 20
 
 
 @dataclass(frozen=True)
-class Settings:
+class NurserySettings:
     """What the server says at the start."""
 
     models: list[str]
@@ -78,7 +78,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     control = socket.socket(fileno=int(sys.argv[1]))
-    settings = Settings(**json.loads(wire.receive(control)[0]))
+    settings = NurserySettings(**json.loads(wire.receive(control)[0]))
     try:
         predictors = _warmed(settings.load())
     except FastGazeError as error:
@@ -113,7 +113,7 @@ def _silence() -> None:
     os.close(nothing)
 
 
-def _live(connection: socket.socket, kind: bytes, settings: Settings, predictors: dict[str, Predictor]) -> None:
+def _live(connection: socket.socket, kind: bytes, settings: NurserySettings, predictors: dict[str, Predictor]) -> None:
     """A worker's whole life."""
     try:
         if settings.forks_loaded:

@@ -37,7 +37,7 @@ _HEAVY_WAITING = 8
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The body of a success."""
+    """The body of a successful answer."""
 
     content: memoryview
     media_type: str
@@ -103,7 +103,7 @@ class Nursery:
             self._process = None
 
 
-class Worker:
+class ServerWorker:
     """One process that looks at one picture at a time."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -163,13 +163,13 @@ class Lane:
     def __init__(self, kind: bytes, count: int, fork: Callable[[bytes], socket.socket], events: "Counter[str]") -> None:
         self.kind = kind
         self.count = count
-        self.workers: set[Worker] = set()
-        self.idle: list[Worker] = []
+        self.workers: set[ServerWorker] = set()
+        self.idle: list[ServerWorker] = []
         self.tasks = 0
         """Tasks that workers of this kind were given."""
         self._fork = fork
         self._events = events
-        self._waiting: list[tuple[float, int, asyncio.Future[Worker]]] = []
+        self._waiting: list[tuple[float, int, asyncio.Future[ServerWorker]]] = []
         self._numbers = itertools.count()
 
     @property
@@ -186,18 +186,18 @@ class Lane:
         except BaseException:
             writer.close()
             raise
-        worker = Worker(outcome.pid, reader, writer)
+        worker = ServerWorker(outcome.pid, reader, writer)
         self.workers.add(worker)
         self.free(worker)
 
-    async def take(self, turn: float) -> Worker:
+    async def take(self, turn: float) -> ServerWorker:
         """A worker, when it is this turn's."""
         while self.idle:
             worker = self.idle.pop()
             if not worker.lost:
                 return worker
             self.forget(worker)
-        future: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ServerWorker] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (turn, next(self._numbers), future))
         try:
             return await future
@@ -206,13 +206,13 @@ class Lane:
                 self.free(future.result())
             raise
 
-    def forget(self, worker: Worker) -> None:
+    def forget(self, worker: ServerWorker) -> None:
         """The worker died while it was idle."""
         self.workers.discard(worker)
         worker.end()
         self._events["died"] += 1
 
-    def free(self, worker: Worker) -> None:
+    def free(self, worker: ServerWorker) -> None:
         """The worker is done with its task, or new."""
         while self._waiting:
             future = heapq.heappop(self._waiting)[2]
@@ -332,7 +332,7 @@ class Pool:
         finally:
             self._return(lane, worker)
 
-    def _return(self, lane: Lane, worker: Worker) -> None:
+    def _return(self, lane: Lane, worker: ServerWorker) -> None:
         if worker.alive:
             lane.free(worker)
         else:
