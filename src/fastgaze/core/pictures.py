@@ -17,8 +17,9 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import RLock
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -48,6 +49,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 Content: TypeAlias = bytes | bytearray | memoryview
 
+_HUSH = RLock()
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -118,7 +120,8 @@ class Picture:
     def _decode(self, at_least: Size | None) -> Image.Image:
         image = self._unread.pop() if self._unread else self.stored()
         try:
-            return self._upright(image, at_least)
+            with _hushed() if image.format == "TIFF" else nullcontext():
+                return self._upright(image, at_least)
         except MemoryError as error:
             message = f"{self.label}: not enough memory for {format_size(self.size)} pixels"
             raise ImageError(message) from error
@@ -378,6 +381,20 @@ def _over_white(image: Image.Image) -> Image.Image:
     white = Image.new("RGB", image.size, (255, 255, 255))
     white.paste(image, mask=image.getchannel("A"))
     return white
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """libtiff writes what it thinks of a file to the process's stderr, past Python; what matters is raised as well."""
+    with _HUSH:
+        kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nothing, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nothing)
 
 
 def _reason(error: Exception) -> str:
