@@ -211,7 +211,7 @@ def test_a_jpeg_of_thousands_of_scans_is_refused_before_it_is_decoded(url: str) 
     bomb = scan_bomb(2000, 400)
     start = time.monotonic()
     answer = httpx.post(f"{url}/v1/gaze", content=bomb, timeout=30)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_picture")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_pixels")
     assert time.monotonic() - start < 3
     assert httpx.post(f"{url}/v1/gaze", content=scan_bomb(1, 400), timeout=30).status_code == 200
 

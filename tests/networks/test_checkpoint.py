@@ -162,6 +162,8 @@ def test_untyped_records_of_every_stage_keep_what_they_knew() -> None:
     assert own.start.stage == "exported"
     assert convert_untyped({}, spec) == TrainingRecord("unknown", "fastgaze", None, ())
     assert convert_untyped({"data": ["large"]}, SMALL["deepgaze2"]).stage == "teacher"
+    alone = convert_untyped(_DISTILLED | {"mixture": {"teacher": 0, "teachers": ["teacher"]}}, spec)
+    assert (alone.stage, alone.teachers) == ("distill", ())
     grown = convert_untyped(_DISTILLED | {"grown_from": _TUNED}, spec)
     assert (grown.stage, grown.start and grown.start.stage) == ("distill", "tune")
 
@@ -205,3 +207,26 @@ def test_spec_and_tensors_that_disagree_are_refused(tmp_path: Path) -> None:
     spec = spec_to_json(replace(SMALL["fastgaze"], readout=(6, 4, 1)))
     save_file(load_file(path), path, {"format": "fastgaze-checkpoint-2", "spec": spec, "record": "{}"})
     assert "network.readout.act2.weight: the spec says [4], the file has [3]" in _refused(path)
+
+
+KEPT = sorted((Path(__file__).parents[2] / "checkpoints").glob("*.safetensors"))
+
+
+def test_checkpoints_are_kept() -> None:
+    assert "litegaze-lite0" in {path.stem for path in KEPT}
+    assert sum(path.stat().st_size for path in KEPT) < 60e6
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_a_kept_checkpoint_loads_and_says_how_it_came_to_be(path: Path) -> None:
+    model, record = load_gaze_model(path)
+    assert record.architecture == model.spec.architecture
+    assert record.stage in ("distill", "tune", "prune")
+    assert record.data
+    assert record.backbone is not None
+    assert record.loss is not None
+    assert record.working_pixels
+    size = (2 * model.stride, 3 * model.stride)
+    with torch.no_grad():
+        log_density = model(torch.zeros(1, 3, *size))
+    assert log_density.exp().sum().item() == pytest.approx(1, abs=1e-4)

@@ -112,12 +112,12 @@ from tests.training.helpers import source, tiny_model
 from tests.training.test_fit import QUICK
 with processes():
     settings = replace(QUICK, steps=10, optimizer="sgd")
-    Fit(tiny_model(), [source()], source(8, seed=9), settings, Path(sys.argv[1])).run()
+    Fit(tiny_model(), [source()], source(24, seed=9), settings, Path(sys.argv[1])).run()
 """
 
 
 def test_two_processes_train_the_same_model_as_one(tmp_path: Path) -> None:
-    Fit(tiny_model(), [source()], source(8, seed=9), replace(QUICK, steps=10, optimizer="sgd"), tmp_path / "one").run()
+    Fit(tiny_model(), [source()], source(24, seed=9), replace(QUICK, steps=10, optimizer="sgd"), tmp_path / "one").run()
     script = tmp_path / "worker.py"
     script.write_text(_WORKER)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29517"]
@@ -129,3 +129,10 @@ def test_two_processes_train_the_same_model_as_one(tmp_path: Path) -> None:
     one, two = _parameters(tmp_path / "one"), _parameters(tmp_path / "two")
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, atol=1e-5, rtol=1e-3, msg=name)
+    # One process validated 16 images, the other 8.
+    assert _validation(tmp_path / "two") == pytest.approx(_validation(tmp_path / "one"), abs=1e-4)
+
+
+def _validation(folder: Path) -> list[float]:
+    rows = (folder / "validation.csv").read_text().splitlines()[1:]
+    return [float(row.split(",")[1]) for row in rows]

@@ -35,7 +35,7 @@ class ImageError(FastGazeError):
 
 
 class ImageTooLargeError(ImageError):
-    """One picture with more pixels than are allowed."""
+    """One picture with more pixels, or more passes over them, than are allowed."""
 
 
 class ModelError(FastGazeError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from fastgaze.core.errors import ImageError
+from fastgaze.core.errors import ImageTooLargeError
 
 MOST_SCANS = 100
 """Of a progressive JPEG; encoders make about ten. Every scan passes over the whole picture, however short it is."""
@@ -107,6 +107,6 @@ def count_scans(content: bytes | bytearray) -> int:
 
 
 def check_scans(content: bytes | bytearray, label: str) -> None:
-    """ImageError for a JPEG with more scans than an encoder makes."""
+    """ImageTooLargeError for a JPEG with more scans than an encoder makes."""
     if count_scans(content) > MOST_SCANS:
-        raise ImageError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it again")
+        raise ImageTooLargeError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it again")

@@ -201,7 +201,7 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
         architecture=spec.architecture,
         working_pixels=values.get("working_pixels") or _scaled_pixels(settings, spec),
         data=(data,) if isinstance(data, str) else tuple(data),
-        teachers=tuple(mixture.get("teachers", ("teacher",) if mixture else ())),
+        teachers=_untyped_teachers(mixture),
         backbone=_untyped_backbone(values),
         pruning=_untyped_pruning(values.get("prune", {})),
         precision=settings.get("precision", "bf16"),
@@ -214,6 +214,12 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
         return record
     earlier = convert_untyped(start, spec)
     return replace(record, start=earlier, backbone=record.backbone or earlier.backbone)
+
+
+def _untyped_teachers(mixture: Mapping[str, Any]) -> tuple[str, ...]:
+    if not mixture or not (mixture.get("teacher", 1) or mixture.get("variants")):
+        return ()
+    return tuple(mixture.get("teachers", ("teacher",)))
 
 
 def _untyped_stage(values: Mapping[str, Any], spec: Spec) -> Stage:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +33,7 @@ from fastgaze.training.runs import (
     refuse_another,
     restore_optimizer,
     save_state,
+    summed,
     world_size,
 )
 from fastgaze.training.stream import Batch, Source, Stream, in_order
@@ -133,11 +135,17 @@ def validate(
     batch: int = 16,
     scale: float = 1.0,
 ) -> float:
-    """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid."""
+    """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid.
+
+    Processes that train together share the work and have the same result.
+    """
     model.eval()
     sources = [source] if isinstance(source, Source) else source
-    losses = [per_image_loss(model, part, precision, scale) for one in sources for part in in_order(one, batch)]
-    return float(torch.cat(losses).double().mean())
+    parts = (part for one in sources for part in in_order(one, batch))
+    losses = [per_image_loss(model, part, precision, scale) for part in islice(parts, rank(), None, world_size())]
+    sums = sum(float(loss.double().sum()) for loss in losses), sum(map(len, losses))
+    loss, images = summed(torch.tensor(sums, dtype=torch.float64)).tolist()
+    return float(loss / images)
 
 
 def make_optimizer(model: nn.Module, settings: FitSettings) -> torch.optim.Optimizer:

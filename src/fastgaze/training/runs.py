@@ -56,6 +56,14 @@ def barrier() -> None:
         distributed.barrier()
 
 
+def summed(values: Tensor) -> Tensor:
+    """The sum over all processes, which each of them gets."""
+    if distributed.is_initialized():
+        values = values.to("cuda" if torch.cuda.is_available() else "cpu")
+        distributed.all_reduce(values)
+    return values
+
+
 def rank() -> int:
     """Number of this process, from 0."""
     return distributed.get_rank() if distributed.is_initialized() else 0

@@ -171,7 +171,7 @@ def _refusal(error: MemoryError | ImageError | ModelError) -> ApiError:
     if isinstance(error, ModelError):
         raise error
     if isinstance(error, ImageTooLargeError):
-        return ApiError(413, "too_many_pixels", "the picture has far more pixels, in all or a side, than are taken")
+        return ApiError(413, "too_many_pixels", "the picture has far more pixels, pixels per side or scans than are taken")
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
 
 
