@@ -220,7 +220,7 @@ def architectures() -> list[str]:
 def spec_for(architecture: str) -> Spec:
     """The paper's unpruned spec of an architecture."""
     if architecture not in _SPECS:
-        raise ModelError(f"no architecture {architecture!r}; there are {', '.join(architectures())}")
+        raise ModelError(f"no architecture {architecture!r}; choose from {', '.join(architectures())}")
     return _SPECS[architecture]
 
 
@@ -230,7 +230,7 @@ def spec_on(architecture: str, backbone: str | Path) -> Spec:
     if not isinstance(spec, GazeSpec) or not isinstance(spec.trunk, LiteSpec):
         return spec
     if (name := Path(backbone).stem) not in LITE_TRUNKS:
-        raise ModelError(f"no mobile trunk {name!r}; there are {', '.join(LITE_TRUNKS)}")
+        raise ModelError(f"no mobile trunk {name!r}; choose from {', '.join(LITE_TRUNKS)}")
     return replace(spec, trunk=LITE_TRUNKS[name])
 
 

@@ -123,7 +123,7 @@ def score(protocol: str, log_density: NDArray[np.floating], case: Case) -> dict[
 def check_protocol(protocol: str) -> str:
     """The protocol itself, if there is one of that name."""
     if protocol not in _PROTOCOLS:
-        raise ArgumentError(f"no protocol {protocol!r}; there are {' and '.join(_PROTOCOLS)}")
+        raise ArgumentError(f"no protocol {protocol!r}; choose from {', '.join(_PROTOCOLS)}")
     return protocol
 
 

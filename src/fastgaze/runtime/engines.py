@@ -44,7 +44,7 @@ def make_engine(path: Path, content: bytes, engine: str = "onnxruntime", threads
         return PerProcess(OpenVino, path, content, threads)
     if engine == "openvino-bf16":
         return PerProcess(OpenVinoBf16, path, content, threads)
-    raise ArgumentError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+    raise ArgumentError(f"no engine {engine!r}; choose from {', '.join(ENGINES)}")
 
 
 def available_cores() -> int:

@@ -88,8 +88,8 @@ def find(name: str | Path, folder: Path = BUNDLED) -> Path:
         if path.is_file():
             return path
         raise ModelError(f"no model file {path}")
-    known = f"there are {', '.join(names)}" if names else "no trained model is bundled yet"
-    raise ModelError(f"no bundled model {text!r}; {known}; or give the path of an .onnx file")
+    known = f"choose from {', '.join(names)}" if names else "no trained model is bundled yet"
+    raise ModelError(f"no bundled model {text!r}; {known}, or give the path of an .onnx file")
 
 
 def read_index(folder: Path = BUNDLED) -> dict[str, Any]:

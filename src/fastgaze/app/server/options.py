@@ -51,7 +51,7 @@ def parse_request(
         raise bad_option("no ratio is given; add one such as ratio=16:9")
     name = models[0] if options.model is None else options.model
     if name not in models:
-        raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; there are {', '.join(models)}")
+        raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; choose from {', '.join(models)}")
     return options, name
 
 
@@ -75,7 +75,7 @@ def _collect(fields: Iterable[tuple[str, str]], known: tuple[str, ...]) -> dict[
     values: dict[str, str] = {}
     for name, value in fields:
         if name not in known:
-            raise bad_option(f"there is no option {shown(name)}; there are {', '.join(known)}")
+            raise bad_option(f"there is no option {shown(name)}; choose from {', '.join(known)}")
         if name == "ratio" and name in values:
             values[name] += f",{value}"
         elif name in values:

@@ -88,7 +88,7 @@ def run(
 
 def _checked(runner: str, workers: int | None, address: str | None) -> int:
     if runner not in RUNNERS:
-        raise ArgumentError(f"no runner {runner!r}; there are {', '.join(RUNNERS)}")
+        raise ArgumentError(f"no runner {runner!r}; choose from {', '.join(RUNNERS)}")
     if address is not None and runner != "ray":
         raise ArgumentError("an address is that of a Ray cluster; it needs the runner ray")
     workers = available_cores() if workers is None else workers

@@ -91,7 +91,7 @@ def render(
     (KeyboardInterrupt) finishes the file before it is raised again.
     """
     if mode not in MODES:
-        raise ArgumentError(f"no mode {mode!r}; there are {', '.join(MODES)}")
+        raise ArgumentError(f"no mode {mode!r}; choose from {', '.join(MODES)}")
     predictor = as_predictor(model, threads)
     painter = Painter(opacity, alone=mode == "map")
     clock, start, cpu = Clock(), perf_counter(), process_time()

@@ -165,6 +165,6 @@ def _check(path: Path, reader: Reader, preset: str, crf: float) -> None:
     if path.exists() and path.samefile(reader.path):
         raise ArgumentError(f"{path} is the input itself; give another name")
     if preset not in PRESETS:
-        raise ArgumentError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+        raise ArgumentError(f"no preset {preset!r}; choose from {', '.join(PRESETS)}")
     if not 0 <= crf <= 51:
         raise ArgumentError(f"crf={crf} is not between 0 and 51")
