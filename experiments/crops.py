@@ -210,9 +210,8 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
         share = row["damaged"] / row["heads"] if row["heads"] else 0.0
         kept = ", ".join(f"{row[f'kept_{name}']:.3f} {name}" for name in ("osie", "salicon-val"))
-        print(
-            f"{row['cropper']:28} {row['ratio']:5} damaged {share:6.1%} of {row['heads']}, face cut {row['face_cut']}, kept {kept}"
-        )
+        heads = f"damaged {share:6.1%} of {row['heads']}, face cut {row['face_cut']}"
+        print(f"{row['cropper']:28} {row['ratio']:5} {heads}, kept {kept}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
