@@ -16,6 +16,7 @@ import argparse
 import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,21 @@ const sharp = require('sharp'), smartcrop = require('smartcrop-sharp'), fs = req
 """
 
 
+@dataclass(frozen=True)
+class Harm:
+    """What a window does to a picture's one large head: whether it cuts the head, and whether it cuts even the face."""
+
+    head: bool
+    face: bool
+
+
 def table(options: argparse.Namespace) -> None:
     """Heads damaged and fixations kept of every cropper, with intervals."""
     photos = {name: read_photos(options.data, name, test=True) for name in ("osie", "salicon-val", "salicon-train")}
-    # SALICON's training pictures were seen by the models: their heads count, their fixations do not.
-    photos["salicon-train"] = [photo for photo in photos["salicon-train"] if photo.head][: options.heads]
-    photos["salicon-val"] = _spread(photos["salicon-val"], options.others)
+    # Heads are rare, so more of them come from pictures whose fixations do not count: every model learned from those.
+    rest = [photo for photo in photos.pop("salicon-train") if photo.face]
+    photos["salicon-val"] = photos["salicon-val"][:: options.every]
+    photos["heads"] = rest[: options.heads]
     everyone = [photo for some in photos.values() for photo in some]
     found: dict[str, dict[Path, dict[str, float]]] = {"centre": {photo.path: _central(photo) for photo in everyone}}
     for name in () if options.only == "peers" else MODELS:
@@ -73,7 +83,7 @@ def table(options: argparse.Namespace) -> None:
     rows = [_row(cropper, ratio, starts, photos) for cropper, starts in found.items() for ratio in RATIOS]
     _show(rows)
     counts = {
-        name: {"pictures": len(some), "heads": sum(photo.head is not None for photo in some)}
+        name: {"pictures": len(some), "heads": sum(photo.face is not None for photo in some)}
         for name, some in photos.items()
     }
     before = read_record(RESULTS / "crops.json") or {}
@@ -81,13 +91,6 @@ def table(options: argparse.Namespace) -> None:
         rows = [row for row in before["rows"] if row["cropper"] not in found] + rows
     definition = {"above": ABOVE, "beside": BESIDE, "below": BELOW, "smallest_face": LEAST}
     write_record(RESULTS / "crops.json", about(options, head=definition) | {"pictures": counts, "rows": rows})
-
-
-def _spread(photos: list[Photo], most: int | None) -> list[Photo]:
-    """All with a head, and at most so many others, evenly spread."""
-    others = [photo for photo in photos if photo.head is None]
-    step = 1 if most is None else max(len(others) // most, 1)
-    return [photo for photo in photos if photo.head] + others[::step][:most]
 
 
 def _central(photo: Photo) -> dict[str, float]:
@@ -159,10 +162,12 @@ def _row(
         hurt
         for some in photos.values()
         for photo in some
-        if (hurt := _is_damaged(photo, ratio, starts[photo.path][ratio])) is not None
+        if (hurt := _harm(photo, ratio, starts[photo.path][ratio])) is not None
     ]
-    row: dict[str, Any] = {"cropper": cropper, "ratio": ratio, "heads": len(damaged), "damaged": sum(damaged)}
-    row["damaged_interval"] = wilson(sum(damaged), len(damaged))
+    row: dict[str, Any] = {"cropper": cropper, "ratio": ratio, "heads": len(damaged)}
+    row["damaged"] = sum(hurt.head for hurt in damaged)
+    row["damaged_interval"] = wilson(row["damaged"], len(damaged))
+    row["face_cut"] = sum(hurt.face for hurt in damaged)
     for name in ("osie", "salicon-val"):
         pairs = np.array([_kept(photo, ratio, starts[photo.path][ratio]) for photo in photos[name]])
         row[f"kept_{name}"] = float(pairs[:, 0].mean() / pairs[:, 1].mean())
@@ -170,13 +175,17 @@ def _row(
     return row
 
 
-def _is_damaged(photo: Photo, ratio: str, start: float) -> bool | None:
-    """None if there is no such head, or none that fits the window. Half a percent is within the judge's own error."""
+def _harm(photo: Photo, ratio: str, start: float) -> Harm | None:
+    """None if there is no such head, or none that fits the window."""
     axis, length = photo.window(ratio)
-    if photo.head is None or length >= 1:
+    if photo.face is None or length >= 1:
         return None
-    low, high = photo.head[1 - axis], photo.head[3 - axis]
-    return None if high - low > length else low < start - 0.005 or high > start + length + 0.005
+    head, face = photo.face.head(), photo.face.head(0, 0, 0)
+    if head[3 - axis] - head[1 - axis] > length:
+        return None
+    # Half a percent is within the judge's own error.
+    outside = (box[1 - axis] < start - 0.005 or box[3 - axis] > start + length + 0.005 for box in (head, face))
+    return Harm(*outside)
 
 
 def _kept(photo: Photo, ratio: str, start: float) -> tuple[float, float]:
@@ -201,14 +210,15 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
         share = row["damaged"] / row["heads"] if row["heads"] else 0.0
         kept = ", ".join(f"{row[f'kept_{name}']:.3f} {name}" for name in ("osie", "salicon-val"))
-        print(f"{row['cropper']:28} {row['ratio']:5} damaged {share:6.1%} of {row['heads']}, kept {kept}")
+        heads = f"damaged {share:6.1%} of {row['heads']}, face cut {row['face_cut']}"
+        print(f"{row['cropper']:28} {row['ratio']:5} {heads}, kept {kept}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Cut, judge, report."""
     parser = make_parser(__doc__, __file__)
-    parser.add_argument("--heads", type=int, help="the most of SALICON's training pictures, whose heads alone count")
-    parser.add_argument("--others", type=int, help="the most of SALICON's validation pictures without a head")
+    parser.add_argument("--heads", type=int, default=100, help="pictures of which only the head counts")
+    parser.add_argument("--every", type=int, default=4, help="use one of so many pictures of SALICON's validation set")
     parser.add_argument("--only", choices=("ours", "peers"), help="the others' rows stay as they are in results/")
     table(parse(parser, arguments))
 

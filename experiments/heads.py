@@ -69,12 +69,12 @@ class Photo:
     fixations: Values
 
     @property
-    def head(self) -> Shares | None:
-        """The one large head, if there is exactly one."""
+    def face(self) -> Face | None:
+        """The one large face, if there is exactly one."""
         sure = sorted((face for face in self.faces if face.sure > SURE), key=lambda face: -face.height)
         if not sure or sure[0].height < LEAST or any(face.height > OTHER * sure[0].height for face in sure[1:]):
             return None
-        return sure[0].head()
+        return sure[0]
 
     def window(self, ratio: str) -> tuple[int, float]:
         """The axis along which the largest window of ``ratio`` can slide (0: down), and its length there, a share."""

@@ -41,7 +41,7 @@ def test_pictures_without_people_have_no_heads(name: str) -> None:
     assert head_map(open_picture(EXAMPLES / name)).max() < 0.5
 
 
-@pytest.mark.parametrize("ratio", ["2:1", "16:9", "1:1", "4:5", "9:16"])
+@pytest.mark.parametrize("ratio", ["16:9", "1:1", "4:5", "9:16"])
 def test_no_window_cuts_the_astronauts_head(astronaut: GazeMap, ratio: str) -> None:
     left, top, right, bottom = astronaut.crop(ratio)[0].box
     assert top <= CROWN

@@ -32,7 +32,7 @@ MOST_OVERLAP = 0.4
 """Candidates share at most this part of their union."""
 BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
-HEAD = 0.25
+HEAD = 0.2
 """Attention that a window may lose to leave a head whole."""
 _MOST_CANDIDATES = 64
 _PLACES = 64
