@@ -80,8 +80,8 @@ if [ "$scale" = full ]; then
   measure ship
 else
   $python -m fastgaze export "$runs/$name/best.safetensors" --out "$runs/$name/model.onnx" --name "$name"
-  $python -m fastgaze evaluate "$runs/$name/model.onnx" --data "$FASTGAZE_DATA/salicon/val" --format npz --limit 4
-  $python -m fastgaze evaluate "$runs/$name/model.onnx" --data "$FASTGAZE_DATA/osie" --format npz --held-out --limit 4
+  $python -m fastgaze evaluate "$runs/$name/model.onnx" --data "$FASTGAZE_DATA/salicon/val" --limit 4
+  $python -m fastgaze evaluate "$runs/$name/model.onnx" --data "$FASTGAZE_DATA/osie" --held-out --limit 4
 fi
 
 # 7. Table 1 and Figure 1: LeNet-5, and pruning methods without retraining.

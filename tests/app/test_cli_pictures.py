@@ -120,7 +120,7 @@ def test_json_lists_results_and_errors(photos: Path, bright_file: Path, capsys: 
     assert code == 1
     good, bad = json.loads(capsys.readouterr().out)
     assert good["picture_size"] == {"width": 80, "height": 60}
-    assert set(good["milliseconds"]) == {"decode", "prepare", "network", "tail"}
+    assert set(good["milliseconds"]) == {"decode", "prepare", "network", "tail", "describe"}
     assert "broken.jpg: cannot read the picture" in bad["error"]
 
 
@@ -223,16 +223,41 @@ def test_crops_are_listed_and_written(
     arguments = ["crop", photos / "a.jpg", "--ratio", "1:1", "--ratio", "16:9", "--model", bright_file, "--out", out]
     assert run(*arguments, "--json", "-n", 2) == 0
     result = json.loads(capsys.readouterr().out)[0]
-    best = result["crops"]["1:1"][0]
+    square, wide = result["crops"]
+    assert (square["ratio"], wide["ratio"]) == ("1:1", "16:9")
+    best = square["windows"][0]
     left, top, right, bottom = best["box"]
     assert (right - left, bottom - top) == (60, 60)
     assert left <= 50 <= 60 <= right
-    assert set(best) == {"box", "mass", "confidence", "focal_point", "scale"}
-    assert len(result["crops"]["16:9"]) == 2
+    assert set(best) == {"box", "mass", "gain", "focal_point", "scale", "object_position"}
+    assert len(wide["windows"]) == 2
     assert Image.open(out / "a.1x1.jpg").size == (60, 60)
     assert Image.open(out / "a.16x9.jpg").size == (80, 45)
     assert run(*arguments[:-2]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+def test_sizes_are_cut_exactly_with_a_srcset_and_a_position_for_css(
+    photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["crop", photos / "a.jpg", "--model", bright_file, "--out", tmp_path, "--json"]
+    assert run(*arguments, "--size", "40x20", "--size", "20x10", "--format", "webp") == 0
+    result = json.loads(capsys.readouterr().out)[0]
+    assert result["srcset"] == "a.20x10.webp 20w, a.40x20.webp 40w"
+    assert [Image.open(facts["file"]).size for facts in result["written"]] == [(40, 20), (20, 10)]
+    assert result["crops"][0]["windows"][0]["object_position"].startswith("50.00% ")
+
+
+def test_a_focus_decides_where_the_window_is(
+    photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("crop", photos / "a.jpg", "--model", bright_file, "--ratio", "1:1", "--focus", "5,5", "--json") == 0
+    (crop,) = json.loads(capsys.readouterr().out)[0]["crops"]
+    assert [window["box"] for window in crop["windows"]] == [[0, 0, 60, 60]]
+    assert run("crop", photos / "a.jpg", "--model", bright_file, "--ratio", "1:1", "--focus", "5") == 2
+    assert "X,Y" in capsys.readouterr().err
+    assert run("crop", photos / "a.jpg", "--model", bright_file) == 2
+    assert "--size 1200x630" in capsys.readouterr().err
 
 
 def test_models_and_demo_say_what_is_there(

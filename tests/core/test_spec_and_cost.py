@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastgaze.core import cost
@@ -51,6 +51,7 @@ def gaze_specs(draw: st.DrawFn) -> GazeSpec:
     return GazeSpec("densegaze", trunk, readout, activation)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work may hold up this process
 @given(gaze_specs())
 def test_specs_of_any_widths_survive_json(spec: GazeSpec) -> None:
     assert spec_from_json(spec_to_json(spec)) == spec

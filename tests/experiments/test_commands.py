@@ -5,18 +5,24 @@ import importlib
 import json
 import re
 import shlex
+import subprocess
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
-from experiments.common import ROOT, read_record
+from experiments import equal_cost, pruning_comparison, random_search
+from experiments.common import CONFIGS, ROOT, read_record
+from experiments.entries import read_entries
 from experiments.reporting.inputs import COMMANDS, Inputs
 from experiments.reporting.pruning_sections import figure1, table1
 from experiments.starts import tiny_workshop
-from fastgaze.training.config import read_config
+from fastgaze.app.cli import app
+from fastgaze.training.config import Config, read_config, read_settings
 
 PAPER = (ROOT / "experiments" / "paper.sh").read_text()
 PAGE = (ROOT / "docs" / "results.md").read_text()
@@ -51,6 +57,26 @@ def test_flags_and_paths_of_a_printed_command_exist(command: str) -> None:
             assert (ROOT / value).is_file(), value
     name = module.__name__.removeprefix("experiments.")
     assert re.search(rf"measure {name}\b|experiments\.{name}\b", PAPER), f"paper.sh does not run {name}"
+
+
+KINDS: dict[str, type] = {
+    "figure1": pruning_comparison.Settings,
+    "figure1-lenet": pruning_comparison.Settings,
+    "equal_cost": equal_cost.Comparison,
+    "equal_cost-densegaze": equal_cost.Comparison,
+    "choices": equal_cost.Comparison,
+    "sweep": random_search.Search,
+}
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_file_of_settings_is_read(path: Path) -> None:
+    if path.stem == "front":
+        assert read_entries(path, ["fastgaze-m"])
+    elif path.stem == "ship":
+        assert "default" in tomllib.loads(path.read_text())
+    else:
+        assert read_settings(KINDS.get(path.stem, Config), path)
 
 
 def run(name: str, data: Path, out: Path, *more: str) -> dict[str, Any]:
@@ -155,8 +181,36 @@ def test_figure_1_in_its_tiny_form(small_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_speed_in_its_tiny_form(small_data: Path, tmp_path: Path) -> None:
-    for runs in (1, 2):
-        record = run("speed", small_data, tmp_path / "speed.json")
-        assert len(record["runs"]) == runs, "every run is kept"
-    ratios = [row.get("ratio_same_engine") for row in record["runs"][0]["rows"] if row["name"] == "fastgaze-xs"]
+    earlier = {"settings": {"rounds": 3}, "rows": []}
+    (tmp_path / "speed.json").write_text(json.dumps({"runs": [earlier]}))
+    record = run("speed", small_data, tmp_path / "speed.json")
+    assert record["runs"][0] == earlier, "every run is kept"
+    ratios = [row.get("ratio_same_engine") for row in record["runs"][1]["rows"] if row["name"] == "fastgaze-xs"]
     assert any(ratio is not None and ratio > 10 for ratio in ratios)
+
+
+def lines_of_paper() -> list[list[str]]:
+    """The commands of paper.sh as words, lines that are continued joined."""
+    text = re.sub(r"\\\n\s*", "", PAPER)
+    lines = [line.strip().removeprefix('if [ "$scale" = full ]; then ') for line in text.splitlines()]
+    return [
+        line.replace(";", " ").split()
+        for line in lines
+        if re.match(r"\$workshop |\$python -m fastgaze |measure [a-z]", line)
+    ]
+
+
+def test_paper_sh_is_valid_and_uses_only_verbs_and_flags_that_exist() -> None:
+    subprocess.run(["bash", "-n", str(ROOT / "experiments" / "paper.sh")], check=True)
+    root: Any = typer.main.get_command(app)
+    workshop = root.commands["workshop"]
+    lines = lines_of_paper()
+    assert len(lines) > 25
+    for words in lines:
+        flags = {word for word in words if word.startswith("--")}
+        if words[0] == "measure":
+            known = set(importlib.import_module(f"experiments.{words[1]}").make_parser()._option_string_actions)
+        else:
+            verb = workshop.commands[words[1]] if words[0] == "$workshop" else root.commands[words[3]]
+            known = {option for parameter in verb.params for option in parameter.opts}
+        assert flags <= known, f"{' '.join(words)}: no {flags - known}"

@@ -162,6 +162,8 @@ def test_untyped_records_of_every_stage_keep_what_they_knew() -> None:
     assert own.start.stage == "exported"
     assert convert_untyped({}, spec) == TrainingRecord("unknown", "fastgaze", None, ())
     assert convert_untyped({"data": ["large"]}, SMALL["deepgaze2"]).stage == "teacher"
+    alone = convert_untyped(_DISTILLED | {"mixture": {"teacher": 0, "teachers": ["teacher"]}}, spec)
+    assert (alone.stage, alone.teachers) == ("distill", ())
     grown = convert_untyped(_DISTILLED | {"grown_from": _TUNED}, spec)
     assert (grown.stage, grown.start and grown.start.stage) == ("distill", "tune")
 

@@ -123,7 +123,7 @@ def test_two_processes_train_the_same_model_as_one(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29517"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [*command, str(script), str(tmp_path / "two")], env=environment, capture_output=True, text=True, timeout=120
+        [*command, str(script), str(tmp_path / "two")], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     one, two = _parameters(tmp_path / "one"), _parameters(tmp_path / "two")

@@ -80,9 +80,16 @@ def test_watched_losses_are_those_of_the_network_that_was_saved(mixed: Config, t
     with (tmp_path / "run" / "watched.csv").open() as file:
         losses = {(int(row["step"]), row["set"]): float(row["loss"]) for row in csv.DictReader(file)}
     model, record = load_checkpoint(tmp_path / "run" / "best.safetensors")
+    assert (record.data, record.teachers) == (("large", "eyes", "screens"), ())
     assert record.working_pixels == 64 * 96
     screens = validate(model, watched_sources(mixed.workshop)["screens"], "fp32")
     assert screens == pytest.approx(losses[result.best_step, "screens"], abs=1e-4)
+
+
+def test_a_set_of_which_nothing_is_kept_out_is_not_watched(photographs: Config) -> None:  # noqa: F811
+    few = replace(photographs.workshop, limit=2)
+    assert not held_out(few.load("eyes").names).any()
+    assert watched_sources(few) == {}
 
 
 def test_a_network_of_stride_32_sees_images_at_multiples_of_32_and_the_loss_keeps_its_grid() -> None:

@@ -35,9 +35,7 @@ def test_another_start_or_mixture_is_refused_by_name(tmp_path: Path) -> None:
     claim(tmp_path, {"run": {"start": "a"}, "mixture": MIXTURE}, {})
     (tmp_path / "state.safetensors").touch()
     claim(tmp_path, {"run": {"start": "a"}, "mixture": MIXTURE}, {})
-    reason = (
-        r"holds another run: run.start is 'a' there, 'b' here; choose another folder, or delete this one to start anew"
-    )
+    reason = r"holds another run: run.start is 'a' there, 'b' here; choose another folder, or delete this one"
     with pytest.raises(ArgumentError, match=reason):
         claim(tmp_path, {"run": {"start": "b"}, "mixture": MIXTURE}, {})
     with pytest.raises(ArgumentError, match=r"mixture.teachers is \['teacher'\] there, \['small'\] here"):

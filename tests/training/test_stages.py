@@ -31,7 +31,7 @@ from fastgaze.training.soft_targets import (
     student_densities,
     write_soft_targets,
 )
-from fastgaze.training.student import tune_student, watched_sources
+from fastgaze.training.student import tune_student
 from fastgaze.training.teacher import fit_folds, is_dead, train_teacher
 from tests.app.test_cli_pictures import run
 from tests.training.helpers import TINY, bright_squares, source, tiny_model
@@ -40,9 +40,9 @@ SIZE = (64, 96)
 RECORD = untrained(TINY)
 
 
-def _write_set(folder: Path, count: int, seed: int, size: tuple[int, int] = SIZE) -> None:
+def _write_set(folder: Path, count: int, seed: int) -> None:
     """Bright squares as an npz folder."""
-    squares = bright_squares(count, size, seed)
+    squares = bright_squares(count, SIZE, seed)
     (folder / "images").mkdir(parents=True)
     names = [f"{folder.name}{i:03d}" for i in range(count)]
     points = []
@@ -51,7 +51,7 @@ def _write_set(folder: Path, count: int, seed: int, size: tuple[int, int] = SIZE
         rows, columns = np.nonzero(counts)
         points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
     paths = [folder / "images" / f"{name}.webp" for name in names]
-    write_arrays(folder / "fixations.npz", from_lists(names, paths, [size] * count, points), names)
+    write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)
 
 
 @pytest.fixture
@@ -123,6 +123,25 @@ def test_images_that_are_kept_out_are_never_prepared_for_training(config: Config
     whole = config.workshop.load("eyes")
     np.testing.assert_array_equal(eyes.center_bias, dataset_center_bias(whole.subset(~held_out(whole.names))))
     assert not np.array_equal(eyes.center_bias, config.workshop.prepared("eyes").center_bias)
+
+
+def test_keeping_images_out_can_be_switched_off(config: Config) -> None:
+    (eyes,) = replace(config.workshop, kept_out_share=0.0).small
+    assert len(eyes) == 20
+    assert held_out(eyes.names).any()
+
+
+def test_a_file_takes_from_its_base_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inner").mkdir()
+    base, file = tmp_path / "base.toml", tmp_path / "inner" / "own.toml"
+    base.write_text('[workshop]\ndata = "d"\nruns = "r"\nlimit = 7\n[tune.fit]\nsteps = 3\nbatch = 2\n')
+    file.write_text('base = "../base.toml"\n[workshop]\nruns = "s"\n[tune.fit]\nsteps = 9\n')
+    own = read_config(file)
+    assert own.workshop.data.resolve() == tmp_path / "d", "folders are relative to the file that names them"
+    assert own.workshop.runs.resolve() == tmp_path / "inner" / "s"
+    assert (own.workshop.limit, own.tune.fit.steps, own.tune.fit.batch) == (7, 9, 2)
+    monkeypatch.setenv("FASTGAZE_DATA", "/elsewhere")
+    assert read_config(file).workshop.data == Path("/elsewhere")
 
 
 def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) -> None:
@@ -231,38 +250,6 @@ def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
         read_soft_targets(config.workshop, ("other",), of_variants=True)
     with pytest.raises(ArgumentError, match="the ensemble has soft targets of photographs only"):
         read_soft_targets(config.workshop, of_variants=True)
-
-
-def _with_screens(config: Config, limit: int = 0) -> Config:
-    """The workshop with a set of upright screens, which keep their shape."""
-    _write_set(config.workshop.data / "screens", 40, seed=3, size=(96, 64))
-    return replace(config, workshop=replace(config.workshop, mixed_shapes=("screens",), limit=limit))
-
-
-def test_sets_of_mixed_shapes_keep_them_and_need_no_teacher(config: Config) -> None:
-    workshop = _with_screens(config).workshop
-    large, eyes, screens = distillation_sources(workshop, Mixture(eye_tracking=0.2, teacher=0, mixed_shapes=0.3))
-    assert (large.weight, eyes.weight, screens.weight) == pytest.approx((0.5, 0.2, 0.3))
-    assert screens.inputs.shape[1:3] == (96, 64)
-    assert not any(held_out(part.names).any() for part in workshop.shaped)
-    out = workshop.kept_out()
-    assert set(out) == {"eyes", "screens"}
-    assert all(held_out(part.names).all() for parts in out.values() for part in parts)
-
-
-def test_losses_of_what_is_kept_out_are_watched_and_decide_nothing(config: Config, tmp_path: Path) -> None:
-    save_checkpoint(tiny_model(), tmp_path / "start.safetensors")
-    watching = _with_screens(config)
-    mixture = Mixture(eye_tracking=0.2, teacher=0, mixed_shapes=0.3)
-    watching = replace(watching, tune=replace(watching.tune, mixture=mixture))
-    tune_student(watching, tmp_path / "start.safetensors", tmp_path / "tuned")
-    rows = [row.split(",") for row in (tmp_path / "tuned" / "watched.csv").read_text().splitlines()]
-    assert [row[:2] for row in rows[1:]] == [["2", "eyes"], ["2", "screens"], ["4", "eyes"], ["4", "screens"]]
-    record = load_checkpoint(tmp_path / "tuned" / "best.safetensors")[1]
-    assert (record.data, record.teachers) == (("large", "eyes", "screens"), ())
-    few = replace(config.workshop, limit=2)
-    assert not held_out(few.load("eyes").names).any()
-    assert watched_sources(few) == {}
 
 
 def test_a_readout_whose_maps_are_all_zero_is_dead() -> None:

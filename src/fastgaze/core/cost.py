@@ -12,7 +12,7 @@ class LayerCost:
 
     height, width: of its output. parameters: its own and those of the normalisation and activation that
     belong to it. maps_in: that each of its filters reads, 1 for a depthwise convolution.
-    new: whether its maps are its own. Those of a depthwise convolution are its input's, and those that are added to
+    new: whether its maps are its own. Those of a depthwise convolution belong to its input, and those that are added to
     others are theirs: they can only be removed together.
     """
 

@@ -35,7 +35,7 @@ class ImageError(FastGazeError):
 
 
 class ImageTooLargeError(ImageError):
-    """One picture with more pixels than are allowed."""
+    """One picture with more pixels, or more passes over them, than are allowed."""
 
 
 class ModelError(FastGazeError):
@@ -59,12 +59,12 @@ class MissingExtraError(FastGazeError, ImportError):
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import ``module``, or say which pip line installs it."""
+    """Import ``module``, or raise an error that names the pip command to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
         raise MissingExtraError(
-            f"{module.split('.')[0]} is not installed; this needs it: pip install 'fastgaze[{extra}]'"
+            f"{module.split('.')[0]} is needed for this and is not installed; run pip install 'fastgaze[{extra}]'"
         ) from error

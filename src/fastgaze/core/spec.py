@@ -134,7 +134,7 @@ class LiteSpec:
 
 
 Trunk = VGGSpec | DenseNetSpec | LiteSpec
-# One class for each family of trunks, told apart in JSON by their fields. A new family is one more class here, its
+# One class for each family of trunks, distinguished in JSON by their fields. A new family is one more class here, its
 # layers in ``core.cost``, its module in ``networks.gaze.make_trunk`` and its weights in ``networks.backbones``; mypy
 # names the place that was forgotten.
 _TRUNKS: tuple[type[Trunk], ...] = (VGGSpec, DenseNetSpec, LiteSpec)

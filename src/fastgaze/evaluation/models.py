@@ -12,7 +12,8 @@ from fastgaze.core.errors import ArgumentError, ModelError, require
 from fastgaze.core.sizes import Size, format_size
 from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD
-from fastgaze.runtime.predictor import Predictor, load, prepare
+from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.resize import prepare
 
 _MEAN, _SPREAD = np.array(IMAGENET_MEAN, np.float32), np.array(IMAGENET_STD, np.float32)
 _SUFFIXES = (".safetensors", ".onnx", ".vxm")
@@ -22,7 +23,7 @@ def open_model(sources: Sequence[str], resized: bool = False, threads: int | Non
     """A bundled name, an exported .onnx, a checkpoint .safetensors, a peer .vxm, or several of them as an ensemble.
 
     A folder stands for all models in it.
-    resized: images will come at the size the model shall work at; otherwise .onnx and .vxm models choose it.
+    resized: images come at the size at which the model is to work; otherwise .onnx and .vxm models choose it.
     """
     expanded = [member for source in sources for member in _expand(source)]
     if not expanded:

@@ -62,7 +62,7 @@ def load_backbone(trunk: VGG | DenseNet | LiteNet, source: str | Path, sample: T
     sample: a few normalised images (N, 3, H, W), on which each layer of a VGG trunk is rescaled to unit spread.
         ReLU and max-pooling pass a positive factor on, so the network stays the same up to one factor per layer;
         a readout of several layers needs it, since their spreads differ by a factor of 50. When a trunk takes
-        only the matching layers of another VGG, the dropped layers have broken the scale, and it is required.
+        only the matching layers of another VGG, the missing layers have changed the scale, and a sample is required.
     """
     path = find_backbone(source)
     state = read_backbone(path)
@@ -80,7 +80,7 @@ def load_backbone(trunk: VGG | DenseNet | LiteNet, source: str | Path, sample: T
 
 
 def find_backbone(source: str | Path) -> Path:
-    """A file as it is; a name from the cache, fetched into it first if need be."""
+    """The path of a file, or of a name in the cache, into which it is fetched first if it is not there."""
     path = Path(source)
     if path.is_file():
         return path
@@ -179,7 +179,7 @@ def _copy_vgg(
                 raise BackboneError(f"{path}: its {name} does not fit a trunk layer of shape {list(conv.weight.shape)}")
             conv.weight.copy_(kernels[name][0])
             assert conv.bias is not None
-            conv.bias.copy_(kernels[name][1] / math.prod(spreads.values()))  # the input has been divided by that
+            conv.bias.copy_(kernels[name][1] / math.prod(spreads.values()))  # the input has been divided by these
             if x is not None:
                 spreads[name] = _to_unit_spread(conv, x)
                 x = trunk.relu(conv(x))

@@ -8,18 +8,18 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from fastgaze.core.errors import ModelError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.core.spec import EnsembleSpec, Spec, scaled_size, spec_from_json, spec_to_json
 from fastgaze.networks.factory import Model, create_model
 from fastgaze.networks.gaze import GazeModel
 
 FORMAT = "fastgaze-checkpoint-2"
-_UNTYPED = "fastgaze-checkpoint-1"  # its records were dictionaries that every stage filled as it liked
-_UNTYPED_SIZE = (240, 320)  # of the images in all runs of that format, whose records do not say it
+_UNTYPED = "fastgaze-checkpoint-1"  # its records were dictionaries that every stage filled in its own way
+_UNTYPED_SIZE = (240, 320)  # of the images in all runs of that format, whose records do not contain it
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Stage = Literal["untrained", "unknown", "teacher", "distill", "tune", "prune", "narrow", "finetune", "exported"]
@@ -57,7 +57,7 @@ class PruningRecord:
 class TrainingRecord:
     """What a network is and how it came to be. Every stage fills every field that it can know.
 
-    working_pixels: height times width of the images that the network saw; None if nobody knows.
+    working_pixels: height times width of the images that the network saw; None if that is not known.
     data: names of the sets that this stage trained on.
     teachers: runs whose soft targets this stage learned from.
     start: the record of the network that this stage began with.
@@ -125,8 +125,7 @@ def save_checkpoint(
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in model.state_dict().items()}
     if dtype == "float16":
         tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
-    with replacing(Path(path)) as part:
-        save_file(tensors, part, metadata)
+    write_whole(Path(path), save(tensors, metadata))
 
 
 def _halved(name: str, tensor: Tensor) -> Tensor:
@@ -192,7 +191,7 @@ def _first_difference(expected: dict[str, tuple[int, ...]], found: dict[str, tup
 
 
 def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
-    """The record of a checkpoint in the older format, from the keys that its stage happened to write."""
+    """The record of a checkpoint in the older format, from the keys that its stage wrote."""
     fit, mixture, prune = (values.get(key, {}) for key in ("fit", "mixture", "prune"))
     settings = fit.get("settings") or prune.get("settings", {})
     start = values.get("start") or values.get("grown_from")
@@ -202,7 +201,7 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
         architecture=spec.architecture,
         working_pixels=values.get("working_pixels") or _scaled_pixels(settings, spec),
         data=(data,) if isinstance(data, str) else tuple(data),
-        teachers=tuple(mixture.get("teachers", ("teacher",) if mixture else ())),
+        teachers=_untyped_teachers(mixture),
         backbone=_untyped_backbone(values),
         pruning=_untyped_pruning(prune),
         precision=settings.get("precision", "bf16"),
@@ -215,6 +214,12 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
         return record
     earlier = convert_untyped(start, spec)
     return replace(record, start=earlier, backbone=record.backbone or earlier.backbone)
+
+
+def _untyped_teachers(mixture: Mapping[str, Any]) -> tuple[str, ...]:
+    if not mixture or not (mixture.get("teacher", 1) or mixture.get("variants")):
+        return ()
+    return tuple(mixture.get("teachers", ("teacher",)))
 
 
 def _untyped_stage(values: Mapping[str, Any], spec: Spec) -> Stage:

@@ -1,4 +1,4 @@
-"""Several readouts over one trunk: the DeepGaze II ensemble that teaches, at the price of one trunk."""
+"""Several readouts over one trunk: the DeepGaze II ensemble of the teacher, at the cost of one trunk."""
 
 import math
 from collections.abc import Sequence

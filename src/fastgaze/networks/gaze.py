@@ -34,7 +34,7 @@ def bilinear_matrix(n_in: int, n_out: int, like: Tensor) -> Tensor:
 
 
 class Readout(nn.Sequential):
-    """1x1 convolutions with an activation between them: a nonlinearity at each position by itself."""
+    """1x1 convolutions with an activation between them: a nonlinear function of each position alone."""
 
     def __init__(self, maps_in: int, maps: tuple[int, ...], activation: str) -> None:
         layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -107,7 +107,7 @@ class Tail(nn.Module):
         self, saliency: Tensor, image_size: tuple[int, int], size: tuple[int, int], center_bias: Tensor | None = None
     ) -> Tensor:
         """saliency (N, 1, h, w) of images of ``image_size`` -> log density (N, *size), natural log."""
-        # In reduced precision a logit would be off by whole per cents of probability.
+        # In reduced precision a probability would be wrong by several per cent.
         with torch.autocast(saliency.device.type, enabled=False):
             x = saliency[:, 0].float()
             A = self.matrix(x.shape[1], image_size[0], size[0])

@@ -1,4 +1,4 @@
-"""An exported network back in torch, so that a model which is only there as ONNX can be trained further.
+"""An exported network back in torch, so that a model that exists only as ONNX can be trained further.
 
 Its weights were stored as float16, which changes nothing that matters. Where the export folded a BatchNorm into a
 convolution, the network gets one back that only adds the convolution's bias: it computes the same.

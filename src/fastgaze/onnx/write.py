@@ -1,8 +1,8 @@
 """From a torch network to the file that ships: ONNX of the convolutional part, with a card inside.
 
 The file takes an image of any size that is a multiple of the stride; blur, centre bias and normalisation are the
-runtime's, from the card. Every file is read back by the runtime and compared with torch before it gets its name: one
-that differs is never left behind.
+runtime's, from the card. Every file is read back by the runtime and compared with torch before it is put in
+place: one that differs is never left behind.
 """
 
 import copy
@@ -28,7 +28,8 @@ from fastgaze.networks import GazeModel, TrainingRecord
 from fastgaze.onnx.layers import graph_layers
 from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
-from fastgaze.runtime.predictor import Predictor, prepare
+from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.resize import prepare
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -112,7 +113,7 @@ def make_card(model: GazeModel, facts: Facts) -> ModelCard:
 
 
 def check_cost(model: GazeModel, graph: "ModelProto") -> None:
-    """Refuse a graph whose convolutions cost something else than the network's widths say."""
+    """Refuse a graph whose convolutions do not cost what the network's widths imply."""
     said, found = flops(model.spec, _COUNTED), sum(layer.flops for layer in graph_layers(graph, _COUNTED))
     if said != found:
         raise ExportError(f"the exported graph costs {found:,} FLOPs at 640x480, its widths {said:,}; not written")
@@ -319,7 +320,7 @@ def _quantised(graph: "ModelProto", samples: Sequence[Array]) -> "ModelProto":
             per_channel=True,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
-            # Weights of 7 bits: CPUs without VNNI add two products in 16 bits, which 8 bits overflow without a word.
+            # Weights of 7 bits: CPUs without VNNI add two products in 16 bits, which 8 bits overflow silently.
             reduce_range=True,
             nodes_to_exclude=readout,
         )
@@ -339,7 +340,7 @@ class _Reader:
 
 
 def _publish(graph: "ModelProto", card: ModelCard, path: Path, check: Callable[[Predictor], float]) -> None:
-    """Write the graph with its card beside ``path``, load it, check it, and only then give it its name."""
+    """Write the graph with its card under a temporary name, load it, check it, and only then rename it to ``path``."""
     onnx = require("onnx", "train")
     graph.ir_version = _IR_VERSION
     graph.producer_name, graph.producer_version, graph.doc_string = "fastgaze", "", ""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from fastgaze.core.errors import PruningError, require
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.pruning.history import History, Removal
 from fastgaze.pruning.pruner import Pruner
 
@@ -107,8 +107,7 @@ def save_run(path: Path, pruner: Pruner, model: nn.Module) -> None:
         plain.append(values)
     metadata = {"format": FORMAT, "history": json.dumps(pruner.history.to_json()), "optimizers": json.dumps(plain)}
     content = {name: value.contiguous() for name, value in tensors.items()}
-    with replacing(path) as part:
-        require("safetensors.torch", "train").save_file(content, part, metadata)
+    write_whole(path, require("safetensors.torch", "train").save(content, metadata))
 
 
 def load_run(path: Path, pruner: Pruner, model: nn.Module) -> None:

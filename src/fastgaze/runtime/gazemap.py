@@ -2,10 +2,11 @@
 
 Peaks, windows, masses and information are found once, on a grid over the picture whose longer side has at most ``GRID``
 cells, and are given in pixels of the picture, whatever size of map was asked for. The network's own output has a tenth
-as many cells and is blurred at that, so a finer grid would say nothing new. The log density at the size asked for is
+as many cells and is blurred, so a finer grid would add nothing. The log density at the size asked for is
 made when it is first used.
 """
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -18,13 +19,15 @@ from PIL import Image
 
 from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.core.operators import sharing_matrix
-from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode_png, open_picture
+from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
 from fastgaze.runtime import colours
-from fastgaze.runtime.crop import SCALES, Crop, Integral, find_crops
+from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
+from fastgaze.runtime.cutting import Cut, Cutter
+from fastgaze.runtime.headroom import head_map
 from fastgaze.runtime.peaks import Peak, find_peaks
 
 Array = npt.NDArray[np.float32]
@@ -168,14 +171,51 @@ class GazeMap:
 
         Boxes are in pixels of the picture and have exactly the size that ratio and scale give there.
         """
-        density, integral = self._grid_density, self._integral
+        integral, heads = self._integral, self._heads
         with self._clock("describe"):
-            return find_crops(density, ratio, n, scales, self.picture_size, integral)
+            return find_crops(integral, ratio, n, scales, heads)
+
+    def crop_around(self, ratio: str | float | tuple[float, float], focus: tuple[float, float]) -> Crop:
+        """The largest window of ``ratio`` with the point ``focus`` (x, y) as near to its middle as possible."""
+        return crop_around(self._integral, ratio, focus)
+
+    def cut(
+        self,
+        ratio: str | float | tuple[float, float] | None = None,
+        size: Size | None = None,
+        focus: tuple[float, float] | None = None,
+        format: str = "keep",
+        quality: int | None = None,
+    ) -> Cut:
+        """The best window as a file of its own, with profile, credits, transparency and animation of the picture kept.
+
+        ratio: of the window, by default that of ``size``. size: (height, width) of the result in pixels, by default
+        those of the window. focus: a point (x, y) of the picture to cut around. format, quality: see ``Cutter.cut``.
+        """
+        if ratio is None and size is None:
+            raise ArgumentError(
+                "give the ratio of the window, such as '16:9', or the size (height, width) of the result"
+            )
+        shape = (size[1], size[0]) if ratio is None and size is not None else ratio
+        assert shape is not None
+        window = self.crop(shape)[0] if focus is None else self.crop_around(shape, focus)
+        return self._cutter.cut(window.box, size, format, quality)
+
+    @cached_property
+    def _cutter(self) -> Cutter:
+        if self._picture is None:
+            raise ArgumentError("there is no picture to cut from: this map was made of a density alone")
+        return Cutter(self._picture)
+
+    @cached_property
+    def _heads(self) -> Array | None:
+        with self._clock("describe"):
+            return None if self._picture is None else head_map(self._picture)
 
     def percentile(self) -> Array:
         """Share of the picture's area that is looked at less than each pixel: float32 (H, W) of ``size``, 0..1.
 
-        Log densities are told apart in 65,536 steps between the lowest and the highest.
+        Log densities are distinguished in 65,536 steps between the lowest and the highest.
         """
         low, high = float(self.log_density.min()), float(self.log_density.max())
         if high == low:
@@ -194,7 +234,7 @@ class GazeMap:
         log_density = self.grid if max(size) > GRID else self._at(size)
         relative = np.exp(0.5 * (log_density - log_density.max()))
         levels = Image.fromarray((255 * relative + 0.5).astype(np.uint8))
-        # The grid is finer than the blur: what lies between its cells is as good as straight.
+        # The grid is finer than the blur: between its cells the density is almost linear.
         return levels if levels.size == (width, height) else levels.resize((width, height), Image.Resampling.BILINEAR)
 
     @property
@@ -245,15 +285,16 @@ class GazeMap:
         suffix = path.suffix.lower()
         if suffix not in (".npy", ".json", ".png", ".jpg", ".jpeg", ".webp"):
             raise ArgumentError(f"cannot save a gaze map as {path.name!r}; use .npy, .json, .png, .jpg or .webp")
-        with replacing(path) as part:
-            if suffix == ".npy":
-                np.save(part, self.log_density, allow_pickle=False)
-            elif suffix == ".json":
-                part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-            elif suffix == ".png":
-                part.write_bytes(encode_png(self.overlay()))
-            else:
-                self.overlay().save(part)
+        write_whole(path, self._encoded(suffix))
+
+    def _encoded(self, suffix: str) -> bytes:
+        if suffix == ".json":
+            return json.dumps(self.to_json(), indent=2).encode() + b"\n"
+        if suffix != ".npy":
+            return encode(self.overlay(), suffix)
+        buffer = io.BytesIO()
+        np.save(buffer, self.log_density, allow_pickle=False)
+        return buffer.getvalue()
 
 
 class _Given:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.training.datasets import Workshop
-from fastgaze.training.fit import FitSettings
+from fastgaze.training.fit import FitSettings, check_positive
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Mixture:
     teacher: in the large set, share of the soft targets in what is learned; the rest are the set's own
         fixations. 0 needs no teacher.
     teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their soft targets are averaged.
-    variants: share of the large set's places in a batch that go to variants of its images (drawings, noise and such),
+    variants: share of the large set's images in a batch that are variants of its images (drawings, noise and such),
         with the soft targets that ``teachers`` gave these; those have no fixations.
     mixed_shapes: share of images from the sets of mixed shapes, with their fixations.
     """
@@ -47,7 +47,7 @@ class TeacherSettings:
     """DeepGaze II in two stages.
 
     starts: readouts trained on the large set from different random numbers; the members take turns to start from them.
-    large_share: weight of the large set beside the eye-tracking sets in the second stage, so that it is not forgotten.
+    large_share: weight of the large set against the eye-tracking sets in the second stage, so that it is not forgotten.
     """
 
     backbone: str = "vgg19"
@@ -108,6 +108,8 @@ class PruneSettings:
     def __post_init__(self) -> None:
         if self.frozen_cost and self.cost == "latency":
             raise ArgumentError(NO_FROZEN_COST)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("scale", self.scale)
 
 
 NO_FROZEN_COST = "frozen_cost is for cost = 'flops'; a measured latency follows the network: leave one of them out"
@@ -159,7 +161,10 @@ def read_config(path: Path) -> Config:
 
 def read_settings(kind: type[Settings], path: Path) -> Settings:
     """``read_config`` for any dataclass of settings; its [workshop], if it has one, names data and runs."""
-    values = _read(path)
+    try:
+        values = _read(path)
+    except RecursionError as error:
+        raise ArgumentError(f"{path}: its base leads back to itself, or it is nested too deeply") from error
     if kind is Config and "workshop" not in values:
         raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
     if "workshop" in values and "FASTGAZE_DATA" in os.environ:
@@ -171,7 +176,7 @@ def _read(path: Path) -> dict[str, Any]:
     """The tables of a file over those of its base, with absolute folders."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArgumentError(f"{path}: not a readable TOML file ({error})") from error
     workshop = values.get("workshop")
     if isinstance(workshop, dict):

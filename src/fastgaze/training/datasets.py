@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.center_bias import GRID, fit_center_bias
 from fastgaze.core.errors import DataError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import new_array, replacing
 from fastgaze.core.sizes import Size
 from fastgaze.core.spec import STRIDE
 from fastgaze.data import formats
@@ -69,7 +69,7 @@ class PreparedSet:
 def prepare(data: FixationSet, name: str, size: tuple[int, int], cache: Path) -> PreparedSet:
     """Decode all images to ``size`` (height, width), or read them back from ``cache``.
 
-    A small file beside the images says whose they are; a cache of an older version has none and is taken as it is.
+    A small file next to the images says which they are; a cache of an older version has none and is used as it is.
     """
     file = cache / f"{name.replace('/', '-')}-{size[0]}x{size[1]}.npy"
     if not file.is_file():
@@ -103,7 +103,7 @@ def dataset_center_bias(data: FixationSet) -> NDArray[np.float32]:
 
 def _decode(data: FixationSet, size: tuple[int, int], file: Path) -> None:
     with replacing(file) as part:
-        images = np.lib.format.open_memmap(part, "w+", np.uint8, (len(data), *size, 3))
+        images = new_array(part, np.uint8, (len(data), *size, 3))
         for i in range(len(data)):
             images[i] = data.image(i, size)
         images.flush()
@@ -157,9 +157,9 @@ class Workshop:
     data: folder that holds the sets below, each read in ``format``.
     pretraining: the large set (SALICON) that students are distilled on.
     validation: images to stop and choose on, the first ``validation_images`` of them.
-    eye_tracking: the small sets; a tenth of each, by a hash of the name, is kept out of everything.
-    mixed_shapes: further eye-tracking sets whose images keep their shapes, at about the area of ``size``; a tenth is
-        kept out of them too.
+    eye_tracking: the small sets; ``kept_out_share`` of each, by a hash of the name, is kept out of everything.
+    mixed_shapes: further eye-tracking sets whose images keep their shapes, at about the area of ``size``; the
+        same share is kept out of them.
     size: (height, width) that all other images are scaled to.
     limit: use at most this many images of each set; 0 for all.
     """
@@ -174,6 +174,7 @@ class Workshop:
     size: tuple[int, int] = (240, 320)
     limit: int = 0
     validation_images: int = 200
+    kept_out_share: float = 0.1
 
     @property
     def cache(self) -> Path:
@@ -193,6 +194,10 @@ class Workshop:
         """A set at the working size."""
         return prepare(self.load(name), name + self._suffix, self.size, self.cache)
 
+    def held_out(self, data: FixationSet) -> NDArray[np.bool_]:
+        """Which images of an eye-tracking set are kept out, (n,)."""
+        return held_out(data.names, self.kept_out_share)
+
     @cached_property
     def large(self) -> PreparedSet:
         """The pre-training set."""
@@ -204,7 +209,7 @@ class Workshop:
         sets = []
         for name in self.eye_tracking:
             data = self.load(name)
-            kept = np.flatnonzero(~held_out(data.names))
+            kept = np.flatnonzero(~self.held_out(data))
             bias = dataset_center_bias(data.subset(kept))
             sets.append(replace(self.prepared(name).subset(kept), center_bias=bias))
         return sets
@@ -218,13 +223,13 @@ class Workshop:
         """What is kept out of every eye-tracking set, by its name, with the centre bias of the other images."""
         found = {}
         for name, kept in zip(self.eye_tracking, self.small, strict=True):
-            out = np.flatnonzero(held_out(self.load(name).names))
+            out = np.flatnonzero(self.held_out(self.load(name)))
             found[name] = [replace(self.prepared(name).subset(out), center_bias=kept.center_bias)]
         return found | {name: self._shaped_parts(name, kept_out=True) for name in self.mixed_shapes}
 
     def _shaped_parts(self, name: str, kept_out: bool) -> list[PreparedSet]:
         data = self.load(name)
-        out = held_out(data.names)
+        out = self.held_out(data)
         bias = dataset_center_bias(data.subset(~out))
         working = WorkingSize(pixels=self.size[0] * self.size[1], stride=2 * STRIDE)
         sizes = shared_sizes([working(data.size(i)) for i in range(len(data))], least=16)

@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastgaze.core.files import new_array
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import STRIDE, VGGSpec
-from fastgaze.data.fixations import held_out
 from fastgaze.networks.checkpoint import Json
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.networks.vgg import VGG
 from fastgaze.training.datasets import PreparedSet, Workshop, channels_last, normalise
+from fastgaze.training.fit import device
 from fastgaze.training.runs import Facts, differences, names_digest, read_json, write_json
 
 Features = NDArray[np.float16]
@@ -42,7 +43,8 @@ def extract_features(model: GazeModel, data: PreparedSet, file: Path, batch: int
 
     Features of another trunk, of other images or of another size are replaced.
     """
-    trunk = _storing_trunk(model)
+    place = device()
+    trunk = _storing_trunk(model).to(place)
     height, width = data.size
     maps = sum(trunk.spec.width(tap) for tap in trunk.taps)
     shape = (len(data), maps, height // STRIDE, width // STRIDE)
@@ -54,12 +56,12 @@ def extract_features(model: GazeModel, data: PreparedSet, file: Path, batch: int
     else:
         progress.unlink(missing_ok=True)
     file.parent.mkdir(parents=True, exist_ok=True)
-    features = np.lib.format.open_memmap(file, "r+" if done else "w+", np.float16, shape)
+    features = np.lib.format.open_memmap(file, "r+") if done else new_array(file, np.float16, shape)
     while done < len(data):
         end = min(done + batch, len(data))
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-            values = trunk(normalise(data.images[done:end]).contiguous(memory_format=torch.channels_last))
-        features[done:end] = values.half().numpy()
+        with torch.inference_mode(), torch.autocast(place.type, torch.bfloat16):
+            values = trunk(normalise(data.images[done:end]).to(place, memory_format=torch.channels_last))
+        features[done:end] = values.half().cpu().numpy()
         done = end
         write_json(progress, facts | {"done": done})
         yield done
@@ -108,6 +110,6 @@ def eye_tracking_features(workshop: Workshop) -> list[tuple[PreparedSet, Feature
     """Each eye-tracking set with its stored features, without the images that are kept out."""
     pairs = []
     for name, data in zip(workshop.eye_tracking, workshop.small, strict=True):
-        keep = np.flatnonzero(~held_out(workshop.load(name).names))
+        keep = np.flatnonzero(~workshop.held_out(workshop.load(name)))
         pairs.append((data, open_features(workshop.features_file(name))[keep]))
     return pairs

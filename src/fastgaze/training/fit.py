@@ -72,6 +72,18 @@ class FitSettings:
     seed: int = 0
     save_seconds: float = 120.0
 
+    def __post_init__(self) -> None:
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("scale", self.scale)
+        if not 0 <= self.trunk_rate < math.inf:
+            raise ArgumentError(f"trunk_rate = {self.trunk_rate} is not a number of at least 0")
+
+
+def check_positive(name: str, value: float) -> None:
+    """ArgumentError for a setting that is not a number above 0."""
+    if not 0 < value < math.inf:
+        raise ArgumentError(f"{name} = {value} is not a number above 0")
+
 
 @dataclass(frozen=True)
 class FitResult:
@@ -83,7 +95,7 @@ class FitResult:
 
 
 def device() -> torch.device:
-    """A GPU where there is one."""
+    """The GPU if there is one, or else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -165,7 +177,7 @@ def learning_rate(settings: FitSettings, step: int) -> float:
 
 
 class Fit:
-    """One run; ``run`` starts it or continues where it was.
+    """One run; ``run`` starts it, or continues where it stopped.
 
     save_best: called whenever the model holds better parameters than ever before, with where that was.
     watched: further sets by name whose losses are logged at every validation; they decide nothing.
@@ -214,6 +226,10 @@ class Fit:
         rate = learning_rate(self.settings, self.step)
         loss = self._update(wrapped, batch, rate)
         self.step += 1
+        if not math.isfinite(loss):
+            raise ArgumentError(
+                f"the loss of step {self.step} is {loss:g}; the run stays as last saved: use a lower learning rate"
+            )
         log.training(self.step, loss, rate)
         progress(self.step, self.settings.steps, f"loss {loss:.3f}")
         if self.step % self.settings.validate_every == 0 or self.step == self.settings.steps:
@@ -228,7 +244,7 @@ class Fit:
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         for name, parameter in self._trained() if self._mean else ():
-            # A young mean follows faster, or it would remember the start.
+            # A young mean follows faster, or it would keep the values of the start.
             keep = min(self.settings.average, (self.step + 1) / (self.step + 10))
             self._mean[name].lerp_(parameter.detach(), 1 - keep)
         return float(loss.detach())

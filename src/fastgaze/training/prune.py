@@ -1,4 +1,4 @@
-"""Fisher pruning while training: signals for some steps, maps away, snapshots on the way down.
+"""Fisher pruning while training: collect signals for some steps, remove maps, keep snapshots on the way down.
 
 One run gives many points of the front: whenever the cost falls below the next mark, the network as it is then is
 kept, to be fine-tuned by itself.
@@ -128,7 +128,7 @@ def make_objective(settings: PruneSettings, unit: float = GIGA) -> Objective:
 
 
 def trace(model: GazeModel) -> ChannelGraph:
-    """The maps of a gaze network, wherever it is, and who reads them."""
+    """The feature maps of a gaze network, on any device, and the layers that read them."""
     place = next(model.parameters()).device
     return ChannelGraph.trace(model.network, torch.zeros(1, 3, 64, 96, device=place))
 

@@ -1,7 +1,7 @@
-"""A run: the processes that take part in it, whose folder it is, its state and its logs.
+"""A run: the processes that take part in it, the folder it owns, its state and its logs.
 
 Whether a folder or a cache was made from the same things is asked here and nowhere else. Folders and caches of older
-versions have no record of it; they are taken as they are.
+versions have no record of it; they are used as they are.
 """
 
 import hashlib
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, distributed, nn
 
 from fastgaze.core.errors import ArgumentError, ModelError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import replacing, write_whole
 from fastgaze.networks.checkpoint import Json
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 Facts = Mapping[str, Json]
-"""What something was made from, such as ``{"mixture": {"teacher": 0.5}}``; sections may lie in each other."""
+"""What something was made from, such as ``{"mixture": {"teacher": 0.5}}``; sections may be nested."""
 
 FILE = "run.json"
 
@@ -97,7 +97,7 @@ def refuse_another(folder: Path, then: Facts, now: Facts, defaults: Facts) -> No
     """Raise ArgumentError if a run that was made from ``then`` cannot be continued with ``now``."""
     if changed := differences(then, now, defaults):
         raise ArgumentError(
-            f"{folder} holds another run: {', '.join(changed)}; choose another folder, or delete this one to start anew"
+            f"{folder} holds another run: {', '.join(changed)}; choose another folder, or delete this one"
         )
 
 
@@ -105,7 +105,7 @@ def differences(then: Facts, now: Facts, defaults: Facts | None = None, near: Se
     """What changed between two runs or caches, in words; nothing if one can be continued as the other.
 
     near: keys of numbers that may differ in their last digits, as those computed on another machine do.
-    Pruning may go on to marks below those that it had.
+    Pruning may continue to marks below those that it had.
     """
     before, after = _flat(defaults or {}) | _flat(then), _flat(now)
     changed = [key for key in after if before.get(key) != after[key]]
@@ -171,8 +171,7 @@ def write_json(path: Path, value: Facts) -> None:
 def save_state(path: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
     """Replace the file in one step."""
     content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    with replacing(path) as part:
-        save_file(content, part, {"facts": json.dumps(facts)})
+    write_whole(path, save(content, {"facts": json.dumps(facts)}))
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -141,7 +141,7 @@ def _existing(workshop: Workshop, run: str, of_variants: bool) -> Path:
     path = soft_targets_file(workshop, run, of_variants)
     if not path.is_file():
         verb = "teacher" if run == ENSEMBLE else f"soft-targets {path.parent}{' --variants' if of_variants else ''}"
-        raise ArgumentError(f"no soft targets at {path}; first: fastgaze workshop {verb} --config ...")
+        raise ArgumentError(f"no soft targets at {path}; make them with `fastgaze workshop {verb} --config ...`")
     return path
 
 

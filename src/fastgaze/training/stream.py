@@ -126,7 +126,7 @@ class Stream:
 
 
 class _Rota:
-    """Whose turn it is at every place of an endless sequence, in proportion to weights.
+    """Which source has its turn at every place of an endless sequence, in proportion to weights.
 
     Turns follow the golden-ratio sequence, which keeps each share to within a few turns at every place.
     """
@@ -136,7 +136,7 @@ class _Rota:
         self._whose = self._before = np.empty(0, np.int64)
 
     def at(self, place: int) -> tuple[int, int]:
-        """(whose turn, how many turns it had before)."""
+        """(number of the source, number of turns it had before)."""
         if place >= len(self._whose):
             self._extend(2 * place + 1024)
         return int(self._whose[place]), int(self._before[place])

@@ -1,8 +1,8 @@
 """Students: 0.9 cross-entropy with the teacher's soft targets, 0.1 with the fixations of the eye-tracking sets.
 
 The large set brings many images, so that the trunk can be trained too. Its own fixations may be mixed into the soft
-targets: they know what the teacher missed, the teacher knows what a few hundred points left to chance.
-A student that passed its teacher can stand beside it, or in its place, for smaller ones.
+targets: they contain what the teacher missed, and the teacher fills in what a few hundred points left to chance.
+A student that has become better than its teacher can teach smaller ones, with it or in its place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ _ANY_WORKSHOP = Workshop(Path(), Path())  # for the defaults of its settings
 def distill_student(config: Config, out: Path, grow: Path | None = None, progress: Progress = silent) -> FitResult:
     """Train an unpruned student from its backbone in the folder ``out``, by section ``[student]``.
 
-    grow: a pruned checkpoint, whose knowledge the student starts with too.
+    grow: a pruned checkpoint; the student starts with what it has learned.
     """
     settings, workshop = config.student, config.workshop
     model, backbone = new_student(workshop, settings.architecture, settings.backbone)
@@ -86,7 +86,7 @@ class StudentRun:
     """What a student's run is made from.
 
     record: of the network at the start of the run.
-    start: what tells this start from others.
+    start: what distinguishes this start from others.
     """
 
     record: TrainingRecord

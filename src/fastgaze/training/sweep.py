@@ -2,13 +2,17 @@
 
 Every trial prunes the same student its own way, fine-tunes what is left and reports (validation loss, GFLOP). The study
 lives in a database: SQLite for one machine, PostgreSQL for many workers on one study. Only finished trials count, so
-what a killed worker left open is made up for by the others.
+the others make up for a trial that a killed worker left unfinished.
 """
 
+import re
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError, require
@@ -21,6 +25,9 @@ from fastgaze.training.student import tune_student
 
 if TYPE_CHECKING:
     import optuna
+
+_BEAT_SECONDS = 15
+_WAIT_SECONDS = 1.0
 
 Trial = Callable[[PruneSettings, Path], tuple[float, float]]  # settings, folder -> validation loss, GFLOP
 
@@ -59,6 +66,8 @@ def run_sweep(
     study = open_study(url, name)
 
     def objective(drawn: "optuna.Trial") -> tuple[float, float]:
+        if _begun(study, drawn.number) > trials:  # another worker was faster
+            raise library.TrialPruned
         chosen = draw(drawn, maps, base, settings)
         out = folder / f"trial{drawn.number}-{chosen.objective}"
         loss, gflop = trial(chosen, out)
@@ -67,31 +76,73 @@ def run_sweep(
         progress(len(points(study)) + 1, trials, f"trial {drawn.number}: {figures}")
         return loss, gflop
 
-    enough = library.study.MaxTrialsCallback(trials, states=(library.trial.TrialState.COMPLETE,))
     try:
-        if len(points(study)) < trials:
-            study.optimize(objective, callbacks=[enough])
+        while len(points(study)) < trials:
+            if _begun(study) < trials:
+                study.optimize(objective, n_trials=1)
+            else:  # others are at the last ones; should one of them die, its trial is made up for here
+                time.sleep(_WAIT_SECONDS)
+                _fail_stale(study)
         return points(study)
     finally:
         study._storage.remove_session()
 
 
+def _fail_stale(study: "optuna.Study") -> None:
+    library = require("optuna", "train")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", library.exceptions.ExperimentalWarning)
+        library.storages.fail_stale_trials(study)
+
+
+def _begun(study: "optuna.Study", last: int | None = None) -> int:
+    """Trials that are finished or being worked on, up to the one of number ``last``."""
+    states = require("optuna.trial", "train").TrialState
+    found = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.RUNNING))
+    return sum(last is None or trial.number <= last for trial in found)
+
+
 def open_study(url: str, name: str) -> "optuna.Study":
     """The study in a database, made if it is not there."""
     library = require("optuna", "train")
-    NullPool = require("sqlalchemy.pool", "train").NullPool
     try:
         study: optuna.Study = library.create_study(
             study_name=name,
-            # No pool: a connection is closed as soon as it is not needed.
-            storage=library.storages.RDBStorage(_driver(url), engine_kwargs={"poolclass": NullPool}),
+            storage=_storage(url),
             load_if_exists=True,
             directions=["minimize", "minimize"],
             sampler=library.samplers.RandomSampler(),  # no seed: workers must not draw the same trials
         )
     except (require("sqlalchemy.exc", "train").SQLAlchemyError, ImportError) as error:
-        raise ArgumentError(f"no study at {url}: {str(error).splitlines()[0]}") from error
+        raise ArgumentError(
+            f"no study at {masked(url)}: {_without_password(str(error).splitlines()[0], url)}"
+        ) from None
     return study
+
+
+def _storage(url: str) -> "optuna.storages.RDBStorage":
+    """A worker that has not been heard of for a while counts as dead, and its trial as failed."""
+    library = require("optuna", "train")
+    # No pool: a connection is closed as soon as it is not needed.
+    engine = {"poolclass": require("sqlalchemy.pool", "train").NullPool}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", library.exceptions.ExperimentalWarning)
+        storage: optuna.storages.RDBStorage = library.storages.RDBStorage(
+            _driver(url), engine, heartbeat_interval=_BEAT_SECONDS, grace_period=4 * _BEAT_SECONDS
+        )
+    return storage
+
+
+def masked(url: str) -> str:
+    """The address of a database without its password."""
+    return re.sub(r"(://[^/@]*?:).*@", r"\1***@", url)
+
+
+def _without_password(text: str, url: str) -> str:
+    password = re.search(r"://[^/@]*?:(.*)@", url)
+    for secret in (password[1], unquote(password[1])) if password else ():
+        text = text.replace(secret, "***") if secret else text
+    return text
 
 
 def _driver(url: str) -> str:

@@ -63,7 +63,7 @@ def maps(
     center_bias: CenterBias = "model",
     threads: int | None = None,
 ) -> Iterator[tuple[float, GazeMap]]:
-    """(time in seconds, gaze map) of every frame of the video at ``path``, in order and in constant memory.
+    """Yield (time in seconds, gaze map) of every frame of the video at ``path``, in order and in constant memory.
 
     size: (height, width) of the maps, that of the frames by default; a smaller one is faster.
     """
@@ -87,7 +87,7 @@ def render(
 ) -> VideoReport:
     """Write the video at ``path`` with its heat map to ``out`` (.mp4, .mov or .mkv), the sound copied.
 
-    mode: "overlay", or "map" for the maps alone. progress: told the number of frames done. An interruption
+    mode: "overlay", or "map" for the maps alone. progress: counts the frames that are done. An interruption
     (KeyboardInterrupt) finishes the file before it is raised again.
     """
     if mode not in MODES:

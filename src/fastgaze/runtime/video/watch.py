@@ -1,4 +1,4 @@
-"""From frames to saliency: scale once, run the network, smooth over time, start anew at cuts."""
+"""From frames to saliency: scale once, run the network, smooth over time, start again at cuts."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.progress import Clock
-from fastgaze.runtime.predictor import Predictor, View, prepare
+from fastgaze.runtime.predictor import Predictor, View
+from fastgaze.runtime.resize import prepare
 from fastgaze.runtime.video.reader import frame_size, frame_time
 
 CUT = 0.35
