@@ -67,13 +67,13 @@ def _timm(model: str) -> Callable[[], Any]:
     from experiments import torchvision_stub
 
     torchvision_stub.install()
-    import timm  # type: ignore[import-not-found,unused-ignore]
+    import timm
 
     return lambda: timm.create_model(model, num_classes=10)
 
 
 def _pytorchcv(model: str) -> Callable[[], Any]:
-    from pytorchcv.model_provider import get_model  # type: ignore[import-not-found,unused-ignore]
+    from pytorchcv.model_provider import get_model
     from torch import nn
 
     def make() -> Any:
