@@ -5,6 +5,7 @@ from typing import Any
 from fastgaze import __version__
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, Limits, amount
 from fastgaze.app.server.options import (
+    CROP_FORMATS,
     CROP_OPTIONS,
     FORMATS,
     GAZE_OPTIONS,
@@ -34,7 +35,7 @@ def document(models: list[str], limits: Limits) -> Json:
         "servers": [{"url": "/"}],
         "paths": {
             "/v1/gaze": {"post": _post("gaze", GAZE_OPTIONS, _gaze_answer(), models, limits)},
-            "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _json_answer("Gaze"), models, limits)},
+            "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _crop_answer(), models, limits)},
             "/v1/models": {"get": _get("models", "The models and the limits.", "Models")},
             "/livez": {"get": _get("live", "That the server answers.", "Live")},
             "/readyz": {
@@ -54,6 +55,8 @@ def _get(name: str, summary: str, schema: str) -> Json:
 def _post(name: str, options: tuple[str, ...], content: Json, models: list[str], limits: Limits) -> Json:
     summaries = {"gaze": "Where people look in a picture.", "crop": "Windows that keep what people look at."}
     described = _options(models, limits)
+    if name == "crop":
+        described |= _crop_options(limits)
     parameters = [
         {
             "name": option,
@@ -108,6 +111,21 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Json]]:
     }
 
 
+def _crop_options(limits: Limits) -> dict[str, tuple[str, Json]]:
+    """Those that mean something else when a window is asked for."""
+    return {
+        "format": (
+            "json: the windows. Others: the best window as a picture, keep in the format that was sent.",
+            {"type": "string", "enum": list(CROP_FORMATS), "default": "json"},
+        ),
+        "size": (
+            f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels} pixels; that of the window by "
+            "default. Without effect in json.",
+            {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$"},
+        ),
+    }
+
+
 def _body(limits: Limits) -> Json:
     binary: Json = {"type": "string", "contentMediaType": "image/*"}
     form = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
@@ -121,6 +139,11 @@ def _body(limits: Limits) -> Json:
 
 def _gaze_answer() -> Json:
     return _json_answer("Gaze") | {"image/png": {}, "application/octet-stream": {}}
+
+
+def _crop_answer() -> Json:
+    pictures = ("jpeg", "png", "webp", "avif", "gif", "tiff")
+    return _json_answer("Gaze") | {f"image/{kind}": {} for kind in pictures}
 
 
 def _json_answer(schema: str) -> Json:
