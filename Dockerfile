@@ -12,6 +12,6 @@ USER gaze
 WORKDIR /home/gaze
 ENV PATH=/opt/fastgaze/bin:$PATH PYTHONUNBUFFERED=1
 EXPOSE 8000
-HEALTHCHECK --interval=30s --timeout=3s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]
+HEALTHCHECK --interval=30s --timeout=3s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/livez', timeout=2)"]
 ENTRYPOINT ["fastgaze"]
 CMD ["serve", "--host", "0.0.0.0", "--port", "8000"]

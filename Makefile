@@ -7,7 +7,7 @@ TORCH  := torch==2.13.0
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format backbones clean
+.PHONY: help demo test test-all lint format soak fuzz backbones clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -23,6 +23,7 @@ $(VENV)/.core: $(BIN)/python pyproject.toml
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(PIP) $(TORCH)
 	$(PIP) -e '.[dev]'
+	$(PIP) --no-deps timm==1.0.30  # it asks for torchvision, which experiments/torchvision_stub.py stands in for
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core  ## predict the example photos and write demo/index.html
@@ -43,6 +44,12 @@ lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
 format: $(VENV)/.dev  ## let ruff format and sort imports
 	$(BIN)/ruff check --fix src tests experiments
 	$(BIN)/ruff format src tests experiments
+
+soak: $(VENV)/.dev  ## attack a server on loopback for three minutes and write results/soak.json
+	$(BIN)/python -m experiments.soak --out results/soak.json
+
+fuzz: $(VENV)/.dev  ## feed damaged files to every reader, a minute each
+	$(BIN)/python -m experiments.fuzz
 
 backbones: $(VENV)/.dev  ## get the ImageNet weights that training starts from, about a minute
 	@test -f ../shared/tools/get_backbones.py || { echo "no ../shared/tools/get_backbones.py; where there is a network, training fetches the files itself"; exit 1; }

@@ -21,10 +21,10 @@ from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.networks.ensemble import Head
 from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, export_onnx
-from fastgaze.runtime.card import WorkingSize, read_card
+from fastgaze.runtime.card import WorkingSize, identity, read_card
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.zoo import BUNDLED
 
@@ -54,8 +54,9 @@ class Entry:
 
     @property
     def sha256(self) -> str:
-        """Of the file: what was measured once is not measured again."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        """Of what the file computes: what was measured once is not measured again."""
+        content = self.path.read_bytes()
+        return identity(content) if self.path.suffix == ".onnx" else hashlib.sha256(content).hexdigest()
 
     @property
     def engine(self) -> str:
@@ -165,7 +166,6 @@ def single_model(path: Path) -> GazeModel:
     model = load_checkpoint(path)[0]
     if isinstance(model, GazeModel):
         return model.eval()
-    assert isinstance(model, GazeEnsemble), f"{path} is not a gaze model"
     head = model.heads[0]
     assert isinstance(head, Head)
     single = GazeModel(model.spec.member)

@@ -95,7 +95,7 @@ def own_record(record: Record, entry: Entry) -> Record:
 
 
 def time_all(entries: list[Entry], record: Record, options: argparse.Namespace) -> None:
-    """Time every model anew, all in turn within each round, and put it into ``record``."""
+    """Time every model again, all in turn within each round, and put it into ``record``."""
     torch.set_num_threads(1)
     machine = common.machine()
     with tempfile.TemporaryDirectory() as folder:

@@ -150,7 +150,7 @@ def _ppm_promise(side: int) -> bytes:
 
 
 def make_place(path: Path, generator: np.random.Generator) -> None:
-    """Something that is no regular file: a folder, a pipe, or a link to nothing, itself, a device or a folder."""
+    """Something that is not a regular file: a folder, a pipe, or a link to nothing, itself, a device or a folder."""
     kind = generator.choice(["folder", "pipe", "nothing", "itself", "device", "parent"])
     if kind == "folder":
         path.mkdir()

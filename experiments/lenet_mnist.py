@@ -27,9 +27,7 @@ from torch import Tensor, nn
 
 from experiments import common
 from experiments.common import RESULTS, RUNS
-from fastgaze.data.mnist import Digits, load_mnist
-from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
-from fastgaze.networks.lenet import LeNet5
+from experiments.lenet import Digits, LeNet5, load_lenet, load_mnist, save_lenet
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -171,7 +169,7 @@ def prune_maps(
 
     for target in targets:
         limit = Until(cost=target / 100 * pruner.history.cost)
-        run(pruner, step, limit, steps=plan.steps, maps=plan.maps)
+        run(pruner, step, limit, steps=plan.steps, per_round=plan.maps)
         yield 100 * pruner.total_cost / pruner.history.cost, pruner
 
 
@@ -235,7 +233,7 @@ def row(seed: int, method: str, target: float, net: LeNet5, data: Data, cost: fl
         "cost_percent": cost,
         "validation_error_percent": error,
         "validation_loss": loss,
-        "widths": list(net.spec.maps),
+        "widths": list(net.widths),
     }
 
 
@@ -260,10 +258,10 @@ class Workbench:
         """Trained once; every pruning starts from the same weights."""
         torch.manual_seed(self.seed)
         if not self.network.exists():
-            fresh = channels_last(create_model("lenet5"))
+            fresh = channels_last(LeNet5())
             fit(fresh, self.data, self.plan)
-            save_checkpoint(fresh, self.network)
-        net = channels_last(load_checkpoint(self.network)[0])
+            save_lenet(fresh, self.network)
+        net = channels_last(load_lenet(self.network)[0])
         if not self.has("unpruned", 100.0):
             self.add(row(self.seed, "unpruned", 100.0, net, self.data, 100.0))
         return net
@@ -280,13 +278,13 @@ class Workbench:
             targets, prune_maps(net, self.data, self.plan, objective, targets), strict=True
         ):
             facts = {"cost_percent": cost, "removed": len(pruner.history.removed)}
-            save_checkpoint(net, self.snapshot(method, target), facts)
+            save_lenet(net, self.snapshot(method, target), facts)
 
     def tune(self, method: str, target: float, beta: float | None = None) -> None:
         """Train the pruned network at ``target`` per cent and add its row."""
         if self.has(method, target, beta):
             return
-        found, facts = load_checkpoint(self.snapshot(variant(method, beta), target))
+        found, facts = load_lenet(self.snapshot(variant(method, beta), target))
         net = channels_last(found)
         torch.manual_seed(self.seed)
         fit(net, self.data, self.plan)

@@ -3,14 +3,15 @@
     python -m experiments.load_test --model MODEL --clients 64 --seconds 60
     python -m experiments.load_test --model MODEL --hostile 10000
 
-Starts a server of its own on loopback, watches /healthz and the server's memory throughout, prints a table on stderr
+Starts a server of its own on loopback, watches /livez and the server's memory throughout, prints a table on stderr
 and one JSON document on stdout, and ends with exit code 1 when the server broke a promise: an answer other than 200
-and 503 under load (other than 200 and 4xx to hostile uploads), a /healthz slower than 100 ms, or growing memory.
+and 503 under load (other than 200 and 4xx to hostile uploads), a /livez slower than 100 ms, or growing memory.
 A client that is told 503 waits and asks again. Bounded in count and time; memory is read from /proc (Linux).
 """
 
 import argparse
 import asyncio
+import contextlib
 import io
 import json
 import multiprocessing
@@ -131,8 +132,8 @@ async def post(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes, content_type: str
 ) -> tuple[str, bytes, bool]:
     """Status, body, and whether the connection may be used again."""
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-    writer.write(head.encode() + body)
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     await writer.drain()
     answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     length = re.search(r"content-length: (\d+)", answer)
@@ -197,25 +198,44 @@ async def attack(port: int, count: int, seconds: float) -> Tally:
 
 
 def watch(port: int, pid: int, results: Connection) -> None:
-    """In a process of its own: time /healthz ten times a second and read the server's memory, until told to stop."""
+    """In a process of its own: time /livez ten times a second and read the server's memory, until told to stop."""
     health: list[float] = []
     memory: list[float] = []
     connection = HTTPConnection("127.0.0.1", port, timeout=10)
     while not results.poll(0.1):
         start = time.perf_counter()
         try:
-            connection.request("GET", "/healthz")
+            connection.request("GET", "/livez")
             connection.getresponse().read()
         except OSError:  # counts as slow, with the time it took
             connection.close()
         health.append(1e3 * (time.perf_counter() - start))
-        memory.append(resident_mb(pid))
+        memory.append(memory_mb(pid))
     results.send((health, memory))
 
 
-def resident_mb(pid: int) -> float:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+def memory_mb(pid: int) -> float:
+    """Of a process and all that come from it; pages that they share count once."""
+    kilobytes = 0
+    for process in tree(pid):
+        try:
+            found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{process}/smaps_rollup").read_text(), re.MULTILINE)
+        except OSError:  # it has ended
+            continue
+        kilobytes += int(found[1]) if found else 0
+    return kilobytes / 1024
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that come from it."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return found
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -231,7 +251,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             asyncio.run(press(port, 4, 2.0))  # caches fill, arenas grow
             idle = run_watched(port, server.pid, lambda: asyncio.run(press(port, 0, 3.0)))
             facts = run_watched(port, server.pid, lambda: run(port, arguments))
-            return facts | {"healthz_idle_ms": idle["healthz_ms"], "hostile": arguments.hostile}
+            return facts | {"livez_idle_ms": idle["livez_ms"], "hostile": arguments.hostile}
         finally:
             server.terminate()
             server.wait(30)
@@ -277,8 +297,8 @@ def summary(tally: Tally, health: list[float], memory: list[float], seconds: flo
         "answers_per_second": round(sum(tally.statuses.values()) / seconds, 1),
         "pictures_per_second": round(tally.statuses["200"] / seconds, 1),
         "latency_ms": percentiles(tally.milliseconds),
-        "healthz_ms": percentiles(health) | {"probes": len(health), "slow": sum(ms > HEALTH_LIMIT_MS for ms in health)},
-        "rss_mb": {"start": start, "middle": middle, "end": end, "highest": max(memory)},
+        "livez_ms": percentiles(health) | {"probes": len(health), "slow": sum(ms > HEALTH_LIMIT_MS for ms in health)},
+        "memory_mb": {"start": start, "middle": middle, "end": end, "highest": max(memory)},
         "examples": tally.examples,
     }
 
@@ -286,9 +306,9 @@ def summary(tally: Tally, health: list[float], memory: list[float], seconds: flo
 def broken_promises(facts: dict[str, Any]) -> list[str]:
     allowed = r"200|4\d\d" if facts["hostile"] else "200|503"
     broken = [f"{n} x {status}" for status, n in facts["statuses"].items() if not re.fullmatch(allowed, status)]
-    if facts["healthz_ms"]["slow"]:
-        broken.append(f"{facts['healthz_ms']['slow']} of {facts['healthz_ms']['probes']} /healthz above 100 ms")
-    if facts["rss_mb"]["end"] - facts["rss_mb"]["middle"] > GROWTH_LIMIT_MB:
+    if facts["livez_ms"]["slow"]:
+        broken.append(f"{facts['livez_ms']['slow']} of {facts['livez_ms']['probes']} /livez above 100 ms")
+    if facts["memory_mb"]["end"] - facts["memory_mb"]["middle"] > GROWTH_LIMIT_MB:
         broken.append("memory grows")
     return broken
 

@@ -12,10 +12,10 @@ the maps. Writes results/NAME.json; a run that was stopped continues with the me
 
 import argparse
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from experiments import common
 from experiments.common import RESULTS, RUNS, Record
+from experiments.lenet import is_lenet, load_lenet, load_mnist
 from fastgaze.data.formats import npz
-from fastgaze.data.mnist import load_mnist
 from fastgaze.networks import GazeModel, load_checkpoint
 from fastgaze.onnx.read import reopen
 from fastgaze.pruning import (
@@ -45,6 +45,7 @@ from fastgaze.pruning import (
     Until,
     run,
 )
+from fastgaze.training.config import read_settings
 from fastgaze.training.datasets import prepare
 from fastgaze.training.fit import device, per_image_loss
 from fastgaze.training.stream import Batch, Source, fixation_source, in_order
@@ -73,18 +74,13 @@ class Settings:
     marks: tuple[float, ...] = (90, 75, 50, 35, 25, 15, 10)
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.9)
     size: tuple[int, int] = (320, 240)
-    signal_precision: str = "bf16"
-    loss_precision: str = "fp32"
+    signal_precision: Literal["bf16", "fp32"] = "bf16"
+    loss_precision: Literal["bf16", "fp32"] = "fp32"
 
     def tiny(self) -> "Settings":
         """Small enough for a test."""
-        return replace(self, signal_images=8, loss_images=8, batch=8, maps=200, marks=(50, 25), size=(96, 64))
-
-
-def read_settings(path: Path) -> Settings:
-    """The settings of a TOML file."""
-    values = tomllib.loads(path.read_text())
-    return Settings(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        few = replace(self, signal_images=8, loss_images=8, batch=8, size=(96, 64))
+        return replace(few, maps=200, marks=(75, 50, 25, 10), quantiles=self.quantiles[:1])
 
 
 Loss = Callable[[nn.Module], Tensor]
@@ -169,7 +165,11 @@ def _gaze_loss(part: Batch, precision: str) -> Loss:
 def _load(name: str) -> nn.Module:
     """The network in evaluation mode, where training would put it."""
     path = common.ROOT / name
-    model: nn.Module = load_checkpoint(path)[0] if path.suffix == ".safetensors" else reopen(name)[0]
+    model: nn.Module
+    if path.suffix != ".safetensors":
+        model = reopen(name)[0]
+    else:
+        model = load_lenet(path)[0] if is_lenet(path) else load_checkpoint(path)[0]
     return model.to(device()).eval()
 
 
@@ -221,7 +221,7 @@ def curve(problem: Problem, method: Method, settings: Settings) -> Record:
     measured = [{"mark": 100.0, "cost_percent": 100.0, "losses": _losses(problem.others, model)}]
     full = pruner.total_cost
     for mark in settings.marks:
-        run(pruner, step, Until(cost=mark / 100 * full), steps=len(problem.signals), maps=settings.maps)
+        run(pruner, step, Until(cost=mark / 100 * full), steps=len(problem.signals), per_round=settings.maps)
         share = 100 * pruner.total_cost / full
         measured.append({"mark": mark, "cost_percent": round(share, 3), "losses": _losses(problem.others, model)})
     rounds = [{"cost_percent": round(100 * r.cost / full, 3), "loss": r.loss} for r in pruner.history.removals]
@@ -271,6 +271,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__)
     parser.add_argument("config", type=Path, help="settings, such as experiments/configs/figure1.toml")
+    parser.add_argument("--model", help="instead of the one in the settings")
     parser.add_argument("--only", nargs="+", help="names of methods; all by default")
     parser.add_argument("--cache", type=Path, default=RUNS / "cache", help="decoded images")
     parser.add_argument("--threads", type=int, default=1)
@@ -283,8 +284,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run every method that is missing."""
     options = common.parse(make_parser(), arguments)
     torch.set_num_threads(options.threads)
-    settings = read_settings(options.config)
+    settings = read_settings(Settings, options.config)
     settings = settings.tiny() if options.tiny else settings
+    settings = replace(settings, model=options.model) if options.model else settings
     out = options.out or RESULTS / f"{options.config.stem}.json"
     record = common.read_record(out)
     if record is None or record["settings"] != _plain(settings):

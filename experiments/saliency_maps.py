@@ -72,6 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--models", type=Path, default=CONFIGS / "front.toml", help="TOML: [figures] and [[model]]")
     parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
+    parser.add_argument("--tiny", action="store_true", help="one photograph: shows that it runs")
     parser.add_argument("--images", type=Path, default=DOCS / "images" / "results" / "maps")
     return parser
 
@@ -82,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     options.images.mkdir(parents=True, exist_ok=True)
     shown = tomllib.loads(options.models.read_text())["figures"]
+    shown["pictures"] = shown["pictures"][:1] if options.tiny else shown["pictures"]
     photos = store_photos(shown["pictures"], options.images)
     bias = read_card(find(default_name())).center_bias
     record = common.read_record(options.out) or {}

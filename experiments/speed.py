@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def keep_times(record: Record) -> None:
     """Median CPU milliseconds of the bundled models over all runs, for `fastgaze models` and the README."""
     found = speeds(record).values()
-    own = {s.key.name: s.cpu_ms.median for s in found if s.key.own_size and s.key.engine == "onnxruntime"}
+    own = {s.key.name: round(s.cpu_ms.median, 3) for s in found if s.key.own_size and s.key.engine == "onnxruntime"}
     shipped = {model.name: own[model.name] for model in models() if model.name in own}
     conditions = {"runs": len(record["runs"]), "machine": record["runs"][-1]["machine"], "engine": "onnxruntime"}
     write_times(BUNDLED, shipped, conditions | {"threads": 1, "picture": size_to_json(SIZE)})

@@ -26,9 +26,9 @@ from fastgaze.evaluation.evaluate import Evaluation, evaluate
 from fastgaze.networks import GazeModel, load_checkpoint
 from fastgaze.networks.ensemble import GazeEnsemble, Head
 from fastgaze.training.config import read_config
+from fastgaze.training.datasets import Workshop
 from fastgaze.training.features import Features, open_features, restore_taps
 from fastgaze.training.teacher import fold_of
-from fastgaze.training.workshop import Workshop
 
 Predict = Callable[[int, Tensor, Size, Tensor], Tensor]  # image, its features (1, maps, h, w), size, centre bias
 

@@ -1,5 +1,7 @@
 """Fixtures that several test folders use."""
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,21 +10,32 @@ import pytest
 if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor
 
+# Networks of a few maps gain nothing from threads, and lose much where other work waits for the same cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 SHARED = Path(__file__).parents[2] / "shared"
+DATA = Path(os.environ.pop("FASTGAZE_DATA", SHARED / "data"))  # settings that tests read have data of their own
+
+
+@pytest.fixture(autouse=True)
+def _one_torch_thread() -> None:
+    """Also where torch was imported before, or another test asked for more threads."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The real data beside the checkout; tests that need it are skipped, loudly, where it is absent."""
-    if not (SHARED / "data").is_dir():
-        pytest.skip(f"no real data at {SHARED / 'data'}")
-    return SHARED / "data"
+    if not DATA.is_dir():
+        pytest.skip(f"no real data at {DATA}; set FASTGAZE_DATA")
+    return DATA
 
 
 @pytest.fixture(scope="session")
 def peer() -> Path:
     """Twitter's production FastGaze, beside the checkout."""
-    path = SHARED / "peers" / "twitter-fastgaze.vxm"
+    path = DATA.parent / "peers" / "twitter-fastgaze.vxm"
     if not path.is_file():
         pytest.skip(f"no peer model at {path}")
     return path

@@ -3,12 +3,29 @@
 import torch
 from torch import nn
 
-from fastgaze.core.spec import DenseNetSpec, GazeSpec, VGGSpec
+from fastgaze.core.spec import DenseNetSpec, GazeSpec, LiteSpec, LiteStage, VGGSpec
 from fastgaze.networks import GazeModel
 
 PLAIN = GazeSpec("fastgaze", VGGSpec(((8,), (16,), (16, 16), (16, 24), (24, 16)), ("relu5_2",)), (8, 4, 2, 1), "prelu")
 DENSE = GazeSpec(
     "densegaze", DenseNetSpec(8, (((8, 4),) * 2, ((8, 4),) * 2, ((8, 4),) * 2), (8, 8)), (8, 4, 2, 1), "prelu"
+)
+LITE = GazeSpec(
+    "litegaze",
+    LiteSpec(
+        6,
+        4,
+        (
+            LiteStage(3, 2, 5, (8, 9)),
+            LiteStage(5, 2, 6, (10,)),
+            LiteStage(3, 2, 7, (12, 11, 10)),
+            LiteStage(5, 1, 7, (9, 8)),  # as wide as the stage before it, but not added to it
+            LiteStage(5, 2, 9, (12, 13)),
+        ),
+        "tensorflow",
+    ),
+    (6, 4, 2, 1),
+    "prelu",
 )
 _BRIGHT = GazeSpec("fastgaze", VGGSpec(((1,), (1,), (1,), (1,), (1,)), ("relu5_1",)), (1,), "relu")
 

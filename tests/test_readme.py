@@ -12,9 +12,10 @@ import typer
 from typer.testing import CliRunner
 
 from experiments import readme
+from experiments.reporting.speeds import Range
 from fastgaze.app.cli import app
 from fastgaze.app.demo import EXAMPLES
-from fastgaze.runtime.zoo import default_name
+from fastgaze.runtime.zoo import default_name, models
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -93,4 +94,10 @@ def test_the_figures_are_those_of_the_default_model() -> None:
 
 
 def test_a_time_is_the_median_of_the_runs_with_their_range() -> None:
-    assert str(readme.Times((4.0, 9.0, 5.0))) == "5.0 ms (4.0 to 9.0)"
+    assert Range(5.0, 4.0, 9.0, 3).shown(unit=" ms") == "5.0 ms (4.0 to 9.0)"
+
+
+def test_the_command_line_and_the_pages_give_one_time_for_a_model() -> None:
+    recorded = readme.recorded_times()
+    for model in models():
+        assert model.cpu_ms == pytest.approx(recorded[model.name].median, abs=1e-3), model.name

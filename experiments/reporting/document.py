@@ -122,7 +122,9 @@ def _html(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th{_side(cell)}>{_inline(cell)}</th>" for cell in table.header)
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
+    sides = [' class="number"' if _mostly_numbers(column) else "" for column in columns]
+    head = "".join(f"<th{side}>{_inline(cell)}</th>" for side, cell in zip(sides, table.header, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{_side(cell)}>{_inline(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
     )
@@ -139,8 +141,15 @@ def _side(cell: str) -> str:
     return ' class="number"' if number else ""
 
 
+def _mostly_numbers(column: tuple[str, ...]) -> bool:
+    """Whether its header stands over numbers."""
+    return 2 * sum("number" in _side(cell) for cell in column) > len(column)
+
+
 def _breakable(code: str) -> str:
-    """Paths and module names may be broken after their punctuation."""
+    """Paths and module names may be broken after their punctuation, names of models not at all."""
+    if not re.search(r"[/ .]", code):
+        return code.replace("-", "&#8209;")
     return re.sub(r"(?<=\w)([/_.])(?=\w)", r"\1<wbr>", code)
 
 

@@ -135,7 +135,7 @@ def _cost_words() -> str:
     return (
         f"DeepGaze II costs {deepgaze2_gflop():.2f} GFLOP by the paper's formula when its readout works at the trunk's "
         f"stride of 16. The paper prints {paper.DEEPGAZE2_GFLOP}: that is VGG-19 with the readout at a stride of 4, "
-        f"{deepgaze2_gflop(4):.2f} GFLOP, as in DeepGaze II's own code, which upsamples before it reads."
+        f"{deepgaze2_gflop(4):.2f} GFLOP; DeepGaze II as it was published upsamples its features before it reads them."
     )
 
 

@@ -35,7 +35,7 @@ FIGURE2 = (
     "predicts better except in SIM; in log-likelihood, NSS and SIM both are ahead of DeepGaze II, in AUC DenseGaze is "
     "ahead of it and FastGaze slightly behind"
 )
-MACHINE = "PyTorch, one core of an Intel Xeon E5-2620 (2.4 GHz), mean over 6 images of 384x512"
+MACHINE = "PyTorch, one core of an Intel Xeon E5-2620 (2.4 GHz), mean over 6 images of 512x384"
 
 DEEPGAZE2_MS = 3590
 DEEPGAZE2_GFLOP = 240.6
@@ -96,10 +96,10 @@ class Published(NamedTuple):
 
 
 PEERS = (
-    Published("DeepGaze II", "153 GFLOP at 384x512", ".873", "2.34", ".925"),
+    Published("DeepGaze II", "153 GFLOP at 512x384", ".873", "2.34", ".925"),
     Published("DeepGaze IIE", "76-104 M parameters", ".883", "2.53", "1.07"),
-    Published("UNISAL", "3.7 M parameters, 2.9 GFLOP at 288x384", ".877", "2.37", ".951"),
-    Published("MSI-Net", "25 M parameters, 91 GFLOP at 240x320", ".874", "2.31", ".919"),
-    Published("FastSal-A", "3.65 M parameters, 0.73 GFLOP at 192x256", "-", "-", "-"),
+    Published("UNISAL", "3.7 M parameters, 2.9 GFLOP at 384x288", ".877", "2.37", ".951"),
+    Published("MSI-Net", "25 M parameters, 91 GFLOP at 320x240", ".874", "2.31", ".919"),
+    Published("FastSal-A", "3.65 M parameters, 0.73 GFLOP at 256x192", "-", "-", "-"),
     Published("other people (leave one out)", "", ".898", "2.85", "1.32"),
 )

@@ -1,4 +1,4 @@
-"""Where people look in an image, on a CPU, in milliseconds.
+"""Predict where people look in a picture, on a CPU, in milliseconds.
 
 >>> import fastgaze
 >>> gaze = fastgaze.predict("photo.jpg")

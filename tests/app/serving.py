@@ -13,10 +13,10 @@ import onnx
 from PIL import Image
 
 from fastgaze.app.server import run
-from fastgaze.app.server.api import create_app
+from fastgaze.app.server.access import Access
+from fastgaze.app.server.api import Outermost, ServerSettings, create_app
 from fastgaze.app.server.limits import Limits
 from fastgaze.runtime.card import KEY, ModelCard
-from fastgaze.runtime.predictor import Predictor, load
 
 GAIN = 4.0
 
@@ -44,12 +44,9 @@ def write_model(path: Path, name: str, gain: float = GAIN) -> Path:
     return path
 
 
-def make_models(folder: Path) -> list[Predictor]:
+def make_models(folder: Path) -> list[Path]:
     """``bright`` looks at what is bright, ``dark`` at what is dark."""
-    return [
-        load(write_model(folder / "bright.onnx", "bright"), threads=1),
-        load(write_model(folder / "dark.onnx", "dark", -GAIN), threads=1),
-    ]
+    return [write_model(folder / "bright.onnx", "bright"), write_model(folder / "dark.onnx", "dark", -GAIN)]
 
 
 def picture(width: int = 320, height: int = 240, spot: tuple[int, int] = (240, 60)) -> Image.Image:
@@ -69,22 +66,41 @@ def encoded(image: Image.Image, format: str = "PNG") -> bytes:
 
 
 @contextlib.contextmanager
-def serving(
-    models: list[Predictor], limits: Limits | None = None, workers: int = 2, examples: Path | None = None
-) -> Iterator[str]:
-    """The address of a server in a thread of this process."""
+def serving_app(
+    models: list[Path],
+    limits: Limits | None = None,
+    workers: int = 2,
+    examples: Path | None = None,
+    access: Access | None = None,
+) -> Iterator[tuple[str, Outermost]]:
+    """The address of a server in a thread of this process, and its application."""
     limits = limits or Limits()
     listening = run.bind("127.0.0.1", 0)
-    server = run.make_server(create_app(models, limits, workers, examples), limits)
+    settings = ServerSettings(models, workers=workers, examples=examples, access=access or Access())
+    app = create_app(settings, limits)
+    server = run.make_server(app, limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        deadline = time.monotonic() + 10
-        while not server.started:
+        deadline = time.monotonic() + 30
+        while not (server.started and app.pool.ready):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        yield run.address(listening)
+        yield run.address(listening), app
     finally:
         server.should_exit = True
         thread.join(15)
         assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def serving(
+    models: list[Path],
+    limits: Limits | None = None,
+    workers: int = 2,
+    examples: Path | None = None,
+    access: Access | None = None,
+) -> Iterator[str]:
+    """The address of a server in a thread of this process."""
+    with serving_app(models, limits, workers, examples, access) as (url, _):
+        yield url

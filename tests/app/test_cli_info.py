@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from fastgaze import __version__
 from fastgaze.app.cli import app
 from fastgaze.core.spec import GazeSpec, VGGSpec
-from fastgaze.networks import create_model, save_checkpoint
+from fastgaze.networks import TrainingRecord, create_model, save_checkpoint
 
 
 @pytest.mark.parametrize(
     ("architecture", "maps", "gflop"),
-    [("fastgaze", 2803, 91.745), ("densegaze", 7219, 32.276), ("deepgaze2", 5555, 239.069), ("lenet5", 580, 0.0046)],
+    [("fastgaze", 2803, 91.745), ("densegaze", 7219, 32.276), ("deepgaze2", 5555, 239.069)],
 )
 def test_info_of_an_architecture(architecture: str, maps: int, gflop: float) -> None:
     result = CliRunner().invoke(app, ["info", architecture, "--size", "640x480", "--json"])
@@ -29,10 +29,14 @@ def test_info_of_an_architecture(architecture: str, maps: int, gflop: float) -> 
 
 def test_info_of_a_checkpoint_and_of_an_exported_model(tmp_path: Path, bright_file: Path) -> None:
     spec = GazeSpec("fastgaze", VGGSpec(((4,), (5,), (6,), (7,), (8,)), ("relu5_1",)), (3, 1), "prelu")
-    save_checkpoint(create_model("fastgaze", spec), tmp_path / "m.safetensors", {"note": "small"})
+    save_checkpoint(
+        create_model("fastgaze", spec),
+        tmp_path / "m.safetensors",
+        TrainingRecord("tune", "fastgaze", 12_288, ("eyes",)),
+    )
     facts = json.loads(CliRunner().invoke(app, ["info", str(tmp_path / "m.safetensors"), "--json"]).stdout)
     assert [layer["maps"] for layer in facts["layers"]] == [4, 5, 6, 7, 8, 3, 1]
-    assert facts["record"] == {"note": "small"}
+    assert (facts["record"]["stage"], facts["record"]["data"]) == ("tune", ["eyes"])
     exported = json.loads(CliRunner().invoke(app, ["info", str(bright_file), "--json"]).stdout)
     assert exported["parameters"] > 0
 

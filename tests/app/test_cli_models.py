@@ -9,7 +9,8 @@ from PIL import Image
 
 from fastgaze.core.cost import flops
 from fastgaze.evaluation.bench import BenchSetup, at_size, bench
-from fastgaze.networks import create_model, save_checkpoint
+from fastgaze.networks import TrainingRecord, save_checkpoint
+from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.runtime.predictor import Predictor, load
 from tests.app.test_cli_pictures import run
 from tests.small_models import PLAIN, bright_model, random_model
@@ -18,7 +19,7 @@ from tests.small_models import PLAIN, bright_model, random_model
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     path = tmp_path / "net.safetensors"
-    record = {"scores": {"auc": 0.85}, "data": "SALICON", "working_pixels": 192 * 256}
+    record = TrainingRecord("tune", "fastgaze", 192 * 256, ("salicon/train", "osie"))
     save_checkpoint(random_model(PLAIN), path, record)
     return path
 
@@ -28,12 +29,12 @@ def test_a_checkpoint_becomes_a_model_with_its_record(checkpoint: Path, capsys: 
     written = json.loads(capsys.readouterr().out)
     assert written[0]["file"] == str(checkpoint.with_suffix(".onnx"))
     model = load(checkpoint.with_suffix(".onnx"), threads=1)
-    assert (model.name, model.card.data, model.card.scores) == ("mine", "SALICON", {"auc": 0.85})
+    assert (model.name, model.card.data) == ("mine", "salicon/train, osie")
     assert model.card.working_size((480, 640)) == (192, 256)
 
 
 def test_int8_is_written_beside_it(tmp_path: Path) -> None:
-    save_checkpoint(bright_model(), tmp_path / "net.safetensors", {})
+    save_checkpoint(bright_model(), tmp_path / "net.safetensors")
     (tmp_path / "photos").mkdir()
     for index in range(3):
         noise = np.random.default_rng(index).integers(0, 256, (12, 16, 3), dtype=np.uint8)
@@ -46,9 +47,9 @@ def test_int8_is_written_beside_it(tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_refused(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_checkpoint(create_model("lenet5"), tmp_path / "lenet.safetensors", {})
+    save_checkpoint(GazeEnsemble.of([bright_model(), bright_model()]), tmp_path / "ensemble.safetensors")
     for arguments in (
-        [tmp_path / "lenet.safetensors"],
+        [tmp_path / "ensemble.safetensors"],
         [tmp_path / "absent.safetensors"],
         [checkpoint, "--out", "-"],
         [checkpoint, "--int8"],

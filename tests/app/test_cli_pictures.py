@@ -120,7 +120,7 @@ def test_json_lists_results_and_errors(photos: Path, bright_file: Path, capsys: 
     assert code == 1
     good, bad = json.loads(capsys.readouterr().out)
     assert good["picture_size"] == {"width": 80, "height": 60}
-    assert set(good["milliseconds"]) == {"decode", "prepare", "network", "tail"}
+    assert set(good["milliseconds"]) == {"decode", "prepare", "network", "tail", "describe"}
     assert "broken.jpg: cannot read the picture" in bad["error"]
 
 

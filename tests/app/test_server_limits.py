@@ -1,5 +1,6 @@
 """Every limit has its own answer, and the server stays awake while it works."""
 
+import contextlib
 import os
 import re
 import signal
@@ -7,49 +8,42 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import numpy as np
-import numpy.typing as npt
 import pytest
 
-from fastgaze.app.server import run
+from fastgaze.app.server import connection, run
 from fastgaze.app.server.limits import Limits
 from fastgaze.core.errors import ArgumentError
-from fastgaze.runtime.predictor import Predictor
-from tests.app.serving import encoded, make_models, picture, serving, write_model
+from tests.app.serving import encoded, make_models, picture, serving, serving_app, write_model
 
 SMALL = encoded(picture(64, 48))
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> list[Predictor]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return make_models(tmp_path_factory.mktemp("models"))
 
 
-class HeldEngine:
-    """An engine that waits until it is let go, as a slow network would."""
-
-    def __init__(self) -> None:
-        self.go = threading.Event()
-
-    def __call__(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        assert self.go.wait(30)
-        n, _, height, width = images.shape
-        return np.zeros((n, 1, height // 16, width // 16), np.float32)
-
-
 @pytest.fixture
-def held(models: list[Predictor]) -> Iterator[tuple[Predictor, threading.Event]]:
-    engine = HeldEngine()
-    yield Predictor(models[0].card, engine), engine.go
-    engine.go.set()
+def held(models: list[Path]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A server of one light worker that stands still until the function is called, as if its picture took so long."""
+    with serving_app(models, Limits(in_flight=3, seconds=20), workers=1) as (url, app):
+        pids = [worker.pid for worker in app.pool.light.workers]
+        signal_all(pids, signal.SIGSTOP)
+        yield url, lambda: signal_all(pids, signal.SIGCONT)
+        signal_all(pids, signal.SIGCONT)
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def error(response: httpx.Response) -> tuple[int, str]:
@@ -59,9 +53,20 @@ def error(response: httpx.Response) -> tuple[int, str]:
 def wait_for(url: str, in_flight: int) -> None:
     deadline = time.monotonic() + 10
     with httpx.Client(base_url=url, verify=False) as client:
-        while client.get("/healthz").json()["in_flight"] != in_flight:
+        while client.get("/readyz").json()["in_flight"] != in_flight:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def wait_for_metric(url: str, name: str, value: float) -> None:
+    deadline = time.monotonic() + 10
+    while f"\n{name} {value}\n" not in httpx.get(f"{url}/metrics").text:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def head(length: int, more: str = "", path: str = "/v1/gaze") -> bytes:
+    return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n{more}\r\n".encode()
 
 
 def raw(url: str) -> socket.socket:
@@ -70,16 +75,18 @@ def raw(url: str) -> socket.socket:
     return connection
 
 
-def test_too_many_bytes_are_refused_before_they_are_sent(models: list[Predictor]) -> None:
+def test_too_many_bytes_are_refused_before_they_are_sent(models: list[Path]) -> None:
     with serving(models, Limits(bytes=10_000)) as url, raw(url) as connection:
-        head = b"POST /v1/gaze HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n"
+        head = (
+            b"POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n"
+        )
         connection.sendall(head)
         answer = connection.recv(4096)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b"too_many_bytes" in answer or b"too_many_bytes" in connection.recv(4096)
 
 
-def test_too_many_bytes_of_unknown_number_are_refused_on_the_way(models: list[Predictor]) -> None:
+def test_too_many_bytes_of_unknown_number_are_refused_on_the_way(models: list[Path]) -> None:
     sent = 0
 
     def pieces() -> Iterator[bytes]:
@@ -96,7 +103,7 @@ def test_too_many_bytes_of_unknown_number_are_refused_on_the_way(models: list[Pr
     assert sent < 1000
 
 
-def test_a_picture_of_too_many_pixels_is_refused_by_its_header(models: list[Predictor]) -> None:
+def test_a_picture_of_too_many_pixels_is_refused_by_its_header(models: list[Path]) -> None:
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -111,23 +118,24 @@ def test_a_picture_of_too_many_pixels_is_refused_by_its_header(models: list[Pred
         assert httpx.post(f"{url}/v1/gaze", content=encoded(picture(300, 300))).status_code == 200
 
 
-def test_work_that_takes_too_long_is_given_up_and_keeps_its_place_until_it_ends(
-    held: tuple[Predictor, threading.Event],
-) -> None:
-    predictor, go = held
-    with serving([predictor], Limits(seconds=0.2, in_flight=1), workers=1) as url:
+def test_work_that_takes_too_long_is_killed_and_gives_its_place_back(models: list[Path]) -> None:
+    with serving_app(models, Limits(seconds=0.4, in_flight=1), workers=1) as (url, app):
+        (worker,) = app.pool.light.workers
+        os.kill(worker.pid, signal.SIGSTOP)
         assert error(httpx.post(f"{url}/v1/gaze", content=SMALL)) == (504, "too_slow")
-        assert error(httpx.post(f"{url}/v1/gaze", content=SMALL)) == (503, "busy")
-        go.set()
         wait_for(url, 0)
-        assert httpx.post(f"{url}/v1/gaze", content=SMALL).status_code in (200, 504)
+        again = httpx.post(f"{url}/v1/gaze", content=SMALL)
+        assert again.status_code == 200, again.text
+        assert app.pool.events["too_slow"] == 1
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker.pid, 0)
 
 
 def test_more_requests_than_places_are_told_to_come_back_while_the_server_stays_awake(
-    held: tuple[Predictor, threading.Event],
+    held: tuple[str, Callable[[], None]],
 ) -> None:
-    predictor, go = held
-    with serving([predictor], Limits(in_flight=3), workers=1) as url, ThreadPoolExecutor(3) as clients:
+    url, go = held
+    with ThreadPoolExecutor(3) as clients:
         waiting = [clients.submit(httpx.post, f"{url}/v1/gaze", content=SMALL, timeout=20) for _ in range(3)]
         wait_for(url, 3)
         times = []
@@ -137,51 +145,51 @@ def test_more_requests_than_places_are_told_to_come_back_while_the_server_stays_
                 assert error(refused) == (503, "busy")
                 assert refused.headers["retry-after"] == "1"
                 start = time.perf_counter()
-                assert client.get("/healthz").status_code == 200
+                assert client.get("/livez").status_code == 200
                 times.append(time.perf_counter() - start)
         assert sorted(times)[10] < 0.1
-        go.set()
+        go()
         assert [future.result().status_code for future in waiting] == [200, 200, 200]
         wait_for(url, 0)
 
 
-def test_a_body_that_comes_too_slowly_is_given_up(models: list[Predictor]) -> None:
+def test_a_body_that_comes_too_slowly_is_given_up(models: list[Path]) -> None:
     with serving(models, Limits(upload_seconds=0.3)) as url, raw(url) as connection:
-        connection.sendall(b"POST /v1/gaze HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
+        connection.sendall(head(1000) + b"abc")
         answer = connection.recv(4096)
         assert answer.startswith(b"HTTP/1.1 408 ")
         wait_for(url, 0)
 
 
-def test_a_head_that_never_ends_is_given_up(models: list[Predictor], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "HEAD_SECONDS", 0.3)
+def test_a_head_that_never_ends_is_given_up(models: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.3)
     with serving(models) as url, raw(url) as silent, raw(url) as slow:
-        slow.sendall(b"POST /v1/gaze HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        slow.sendall(b"POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
         assert silent.recv(100) == b""
         assert slow.recv(100) == b""
         with httpx.Client(base_url=url) as client:
-            client.get("/healthz")
-            assert client.get("/healthz").status_code == 200
+            client.get("/readyz")
+            assert client.get("/readyz").status_code == 200
 
 
-def test_a_client_that_leaves_gives_its_place_back(models: list[Predictor]) -> None:
-    with serving(models, Limits(in_flight=1)) as url:
+def test_a_client_that_leaves_gives_its_bytes_back(models: list[Path]) -> None:
+    limits = Limits(bytes=1000, upload_bytes=1000)
+    with serving(models, limits) as url:
         with raw(url) as connection:
-            connection.sendall(b"POST /v1/gaze HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc")
-            wait_for(url, 1)
-        wait_for(url, 0)
+            connection.sendall(
+                b"POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n" + bytes(990)
+            )
+            wait_for_metric(url, 'fastgaze_held_bytes{what="uploads"}', 990)
+        wait_for_metric(url, 'fastgaze_held_bytes{what="uploads"}', 0)
         assert httpx.post(f"{url}/v1/gaze", content=SMALL).status_code == 200
 
 
-def test_what_uvicorn_refuses_itself_is_plain_text(models: list[Predictor]) -> None:
-    with serving(models, Limits(connections=1)) as url, raw(url):
-        full = httpx.get(f"{url}/healthz")
+def test_what_is_no_http_is_refused_in_the_api_s_own_words(models: list[Path]) -> None:
     with serving(models) as url, raw(url) as connection:
         connection.sendall(b"no HTTP\r\n\r\n")
         answer = connection.recv(4096)
-    assert (full.status_code, full.headers["content-type"]) == (503, "text/plain; charset=utf-8")
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"text/plain" in answer
+    assert b'"not_http"' in answer
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:
@@ -204,13 +212,12 @@ def test_the_command_serves_warns_and_ends_on_sigterm_with_the_answer_on_its_way
         assert process.stderr is not None
         try:
             first, second = process.stderr.readline(), process.stderr.readline()
-            port = int(re.search(r":(\d+) \(Ctrl\+C stops\)", first)[1])
-            assert "warning: 0.0.0.0 can be reached from other machines" in second
+            port = int(re.search(r":(\d+) \(Ctrl\+C stops it\)", first)[1])
+            assert "warning: other machines can reach 0.0.0.0" in second
             url = f"http://127.0.0.1:{port}"
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-                head = f"POST /v1/gaze HTTP/1.1\r\nHost: x\r\nContent-Length: {len(SMALL)}\r\n\r\n".encode()
-                connection.sendall(head + SMALL[:10])
-                wait_for(url, 1)
+                connection.sendall(head(len(SMALL)) + SMALL[:10])
+                wait_for_metric(url, 'fastgaze_held_bytes{what="uploads"}', 10)
                 process.send_signal(signal.SIGTERM)
                 time.sleep(0.2)
                 connection.sendall(SMALL[10:])

@@ -35,7 +35,7 @@ def validate(openapi: dict, response: httpx.Response, path: str, method: str) ->
 
 
 def test_answers_match_the_openapi_document(client: httpx.Client, openapi: dict) -> None:
-    for path in ("/v1/models", "/healthz", "/openapi.json"):
+    for path in ("/v1/models", "/livez", "/readyz", "/openapi.json"):
         validate(openapi, client.get(path), path, "get")
         validate(openapi, client.delete(path), path, "get")
     good, bad = encoded(picture(64, 48)), b"no picture"
@@ -81,6 +81,15 @@ def test_the_document_is_openapi_3_1_and_names_all_options(openapi: dict) -> Non
         jsonschema.Draft202012Validator.check_schema(schema)
     references = re.findall(r"#/components/schemas/(\w+)", str(openapi))
     assert set(references) <= set(openapi["components"]["schemas"])
+
+
+@pytest.mark.parametrize("ratio", ["0", "0:1", "1:0", "0.0", "1:1,0", ".", "1:1,"])
+def test_a_ratio_of_nothing_is_not_valid_by_the_document_nor_for_the_server(
+    client: httpx.Client, openapi: dict, ratio: str
+) -> None:
+    schema = next(p["schema"] for p in openapi["paths"]["/v1/crop"]["post"]["parameters"] if p["name"] == "ratio")
+    assert not jsonschema.Draft202012Validator(schema).is_valid(ratio)
+    assert client.post("/v1/crop", params={"ratio": ratio}, content=encoded(picture(64, 48))).status_code == 400
 
 
 # -- the page's files and what every answer carries -------------------------------------------------------------------

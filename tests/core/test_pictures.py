@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import sys
 import zlib
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 from PIL import Image, TiffImagePlugin
 
 from fastgaze.core import pictures as image_module
+from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
-from fastgaze.core.pictures import open_picture
+from fastgaze.core.pictures import image_files, open_picture, read_pixels, read_size
+from fastgaze.data.fixations import from_lists
 
 
 def gradient(height: int = 40, width: int = 60) -> np.ndarray:
@@ -262,3 +265,102 @@ def _header_of_a_png(width: int, height: int) -> bytes:
     start, end = content.getvalue()[:16], content.getvalue()[33:]
     chunk = b"IHDR" + struct.pack(">II", width, height) + content.getvalue()[24:29]
     return start[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + end
+
+
+def test_a_picture_that_is_open_stays_itself() -> None:
+    picture = open_picture(gradient())
+    assert open_picture(picture) is picture
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+def test_a_file_is_decoded_once_for_every_size_that_what_was_decoded_is_enough_for(
+    format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decodings = []
+    decode = image_module.Picture._decode
+
+    def counted(self: image_module.Picture, at_least: tuple[int, int] | None) -> Image.Image:
+        decodings.append(at_least)
+        return decode(self, at_least)
+
+    monkeypatch.setattr(image_module.Picture, "_decode", counted)
+    picture = open_picture(encode(Image.fromarray(gradient(800, 1200)), format))
+    large = picture.rgb(at_least=(400, 600))
+    small = picture.pixels(at_least=(100, 150))
+    assert decodings == [(400, 600)]
+    assert 150 <= small.shape[1] < 300
+    assert large.width >= 600
+    assert picture.rgb().size == (1200, 800)
+    assert picture.rgb(at_least=(700, 900)).width >= 900
+    assert len(decodings) == 2, "the larger one was decoded anew, and serves the rest"
+
+
+def test_what_a_file_holds_is_let_go_of_once_it_is_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encode(Image.fromarray(gradient(800, 1200)), "JPEG"))
+    picture = open_picture(path)
+    picture.rgb(at_least=(100, 150))
+    path.unlink()
+    assert picture.rgb(at_least=(100, 150)).width >= 150
+    with pytest.raises(ImageError, match="cannot read"):
+        picture.rgb()
+
+
+ODD = {
+    "float.tif": lambda: encode(Image.fromarray(np.linspace(0, 1, 4096, dtype=np.float32).reshape(64, 64)), "TIFF"),
+    "dark.png": lambda: encode(Image.fromarray(np.arange(4096, dtype=np.uint16).reshape(64, 64) // 21), "PNG"),
+    "photo.avif": lambda: encode(Image.fromarray(gradient(64, 64)), "AVIF"),
+    "photo.jp2": lambda: encode(Image.fromarray(gradient(64, 64)), "JPEG2000"),
+    "icon.ico": lambda: encode(Image.fromarray(gradient(64, 64)), "ICO", sizes=[(64, 64)]),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_files_are_the_same_for_predicting_and_for_training(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    try:
+        (folder / name).write_bytes(ODD[name]())
+    except (KeyError, OSError):
+        pytest.skip("this Pillow writes no such file")
+    assert image_files(folder) == [folder / name], "a training set sees the file"
+    assert read_size(folder / name) == (64, 64)
+    trained_on = from_lists(["x"], [folder / name], [(64, 64)], [np.zeros((0, 2))]).image(0)
+    assert np.array_equal(trained_on, open_picture(folder / name).pixels())
+    mean = {"float.tif": 127.5, "dark.png": 0.0}.get(name, float(gradient(64, 64).mean()))
+    assert trained_on.mean() == pytest.approx(mean, abs=4)
+
+
+def test_a_postscript_file_in_a_training_set_starts_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "drawing.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n")
+    for read in (read_pixels, read_size):
+        with pytest.raises(ImageError, match="known format"):
+            read(path)
+
+
+def heic(array: np.ndarray) -> bytes:
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    return encode(Image.fromarray(array), "HEIF", quality=90)
+
+
+def test_heic_is_read_where_pillow_heif_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "photo.heic").write_bytes(heic(gradient(64, 96)))
+    assert image_files(tmp_path) == [tmp_path / "photo.heic"]
+    assert read_size(tmp_path / "photo.heic") == (64, 96)
+    assert np.abs(rgb(tmp_path / "photo.heic") - gradient(64, 96)).mean() < 6
+
+
+def test_heic_without_pillow_heif_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = heic(gradient(64, 96))
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(ImageError, match=r"HEIC picture.*pip install 'fastgaze\[heic\]'"):
+        open_picture(content)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 7), (9, 1), (64, 48)])
+def test_a_png_holds_every_pixel(size: tuple[int, int]) -> None:
+    array = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    with Image.open(io.BytesIO(encode_png(Image.fromarray(array)))) as image:
+        assert image.format == "PNG"
+        assert np.array_equal(np.asarray(image), array)

@@ -295,7 +295,7 @@ def test_unknown_layouts_and_damaged_files_are_refused_in_one_line(tmp_path):
         load("auto", tmp_path / "nowhere")
     with pytest.raises(DataError, match="has no known layout"):
         load("auto", tmp_path)
-    with pytest.raises(ArgumentError, match=r"no data format 'coco'; there are auto, npz"):
+    with pytest.raises(ArgumentError, match=r"no layout 'coco'; choose from auto, npz"):
         load("coco", tmp_path)
     for name in formats.FORMATS:
         with pytest.raises(DataError) as error:

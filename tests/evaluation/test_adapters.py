@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from experiments.lenet import LeNet5, save_lenet
 from fastgaze.core.errors import ArgumentError, ModelError
 from fastgaze.evaluation import peers
 from fastgaze.evaluation.models import CheckpointModel, Ensemble, open_model
 from fastgaze.networks.checkpoint import save_checkpoint
-from fastgaze.networks.factory import create_model
 from fastgaze.onnx.write import Facts, export_onnx
 from tests.small_models import PLAIN, random_model
 
@@ -79,8 +79,8 @@ def test_an_exported_model_predicts_what_its_checkpoint_does_at_the_size_asked_f
 
 
 def test_what_is_no_gaze_model_is_refused(tmp_path):
-    save_checkpoint(create_model("lenet5"), tmp_path / "digits.safetensors")
-    with pytest.raises(ModelError, match="LeNet-5 predicts no gaze"):
+    save_lenet(LeNet5(), tmp_path / "digits.safetensors")
+    with pytest.raises(ModelError, match="not a checkpoint of fastgaze"):
         open_model([str(tmp_path / "digits.safetensors")])
     with pytest.raises(ModelError, match=r"no model file at nowhere\.safetensors"):
         open_model(["nowhere.safetensors"])

@@ -134,7 +134,7 @@ def test_submit_writes_a_file_from_the_command_line(tmp_path, images, checkpoint
     [
         (["--protocol", "mit"], "no protocol"),
         (["--center-bias", "ours"], "no centre bias"),
-        (["--layout", "coco"], "no data format"),
+        (["--layout", "coco"], "no layout"),
         (["--size", "big"], "not WIDTHxHEIGHT"),
     ],
 )

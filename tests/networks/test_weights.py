@@ -112,7 +112,7 @@ def test_both_file_forms_load_in_torchvisions_layout(suffix: str, tmp_path: Path
     else:
         save_file(state, path)
     model = create_model("fastgaze").eval()
-    assert load_backbone(model.trunk, path)["layers"] == "all"
+    assert load_backbone(model.trunk, path).layers == "all"
     image = torch.randn(1, 3, 32, 48)
     _assert_close(model.trunk(image), _vgg_forward(state, image, (1, 1, 2, 2, 2)))
 
@@ -124,9 +124,9 @@ def test_vgg11_takes_matching_layers_of_vgg16_at_unit_spread(tmp_path: Path) -> 
     trunk, sample = create_model("fastgaze").trunk, torch.randn(2, 3, 64, 64)
     assert isinstance(trunk, VGG)
     record = load_backbone(trunk, tmp_path / "vgg16.safetensors", sample)
-    assert record["layers"] == "matching"
+    assert record.layers == "matching"
     # conv3_2 is the second convolution of VGG-16's third block, position 12 of its features.
-    expected = state["features.12.weight"] / record["divided_by_spread_on_sample_images"]["conv3_2"]
+    expected = state["features.12.weight"] / record.spreads["conv3_2"]
     torch.testing.assert_close(trunk.conv(3, 2).weight, expected)
     x = sample
     for b, depth in enumerate(trunk.depths, 1):
@@ -144,7 +144,7 @@ def test_a_whole_vgg_at_unit_spread_is_the_same_network_up_to_a_factor(tmp_path:
     load_backbone(plain, tmp_path / "vgg11.safetensors")
     record = load_backbone(scaled, tmp_path / "vgg11.safetensors", torch.randn(2, 3, 64, 64))
     image = torch.randn(1, 3, 48, 64)
-    factor = math.prod(record["divided_by_spread_on_sample_images"].values())
+    factor = math.prod(record.spreads.values())
     _assert_close(factor * scaled(image), plain(image))
 
 
@@ -176,7 +176,7 @@ def test_names_come_from_the_cache_only_with_the_right_sha256(tmp_path: Path, mo
     monkeypatch.setenv("FASTGAZE_CACHE", str(tmp_path))
     save_file({"features.0.weight": torch.zeros(1)}, tmp_path / "vgg19.safetensors")
     assert "delete the file" in _refused("vgg19")
-    assert "names are densenet121, vgg11" in _refused("resnet50")
+    assert "names are densenet121, efficientnet-lite0" in _refused("resnet50")
 
 
 def test_a_name_that_cannot_be_fetched_says_where_to_put_the_file(

@@ -17,9 +17,8 @@ def traced(name: str) -> tuple[nn.Module, ChannelGraph, Tensor]:
     torch.manual_seed(0)
     model = create_model(name).eval()
     randomize(model)
-    x = torch.rand(1, 1, 28, 28) if name == "lenet5" else torch.rand(1, 3, 48, 32)
-    network = model if name == "lenet5" else model.network
-    return model, ChannelGraph.trace(network, x), x
+    x = torch.rand(1, 3, 48, 32)
+    return model, ChannelGraph.trace(model.network, x), x
 
 
 @pytest.mark.parametrize(("name", "maps", "gflop"), [("fastgaze", 2803, 91.75), ("densegaze", 7219, 32.28)])
@@ -30,7 +29,7 @@ def test_maps_and_flops_are_those_of_the_paper(name: str, maps: int, gflop: floa
     assert Flops((480, 640)).total(graph) / 1e9 == pytest.approx(gflop, abs=0.01)
 
 
-@pytest.mark.parametrize("name", ["fastgaze", "densegaze", "lenet5"])
+@pytest.mark.parametrize("name", ["fastgaze", "densegaze"])
 def test_a_pruned_network_is_saved_and_loaded_as_spec_and_weights(name: str, tmp_path: Path) -> None:
     model, graph, x = traced(name)
     graph.mark_removed(removable_choice(graph, 0.6, 1))

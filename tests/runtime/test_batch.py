@@ -22,9 +22,9 @@ from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.batch import BatchOptions, run
 from fastgaze.runtime.batch.job import Shard, find_images, open_job
-from fastgaze.runtime.batch.local import _Pool
+from fastgaze.runtime.batch.local import _CRASH, _KILL, _Pool
 from fastgaze.runtime.batch.store import Folder, legible
-from fastgaze.runtime.batch.work import DIED, Worker, WorkerSetup
+from fastgaze.runtime.batch.work import DIED, ShardWorker, WorkerSetup
 from fastgaze.runtime.card import WorkingSize, parse_card, with_card
 from fastgaze.runtime.predictor import load
 from tests.small_models import bright_model
@@ -69,8 +69,8 @@ def _rows(output: str | Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["path"])
 
 
-def _work(model: str, output: Path, options: BatchOptions) -> Worker:
-    return Worker(WorkerSetup(str(output), Path(model).read_bytes(), options))
+def _work(model: str, output: Path, options: BatchOptions) -> ShardWorker:
+    return ShardWorker(WorkerSetup(str(output), Path(model).read_bytes(), options))
 
 
 def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Path, model: str, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
             _picture(index).save(file, "PNG")
     found = find_images("memory://photos")
     assert found == [f"memory:///photos/{index}.png" for index in range(3)]
-    worker = Worker(WorkerSetup("memory://rows", Path(model).read_bytes(), BatchOptions()))
+    worker = ShardWorker(WorkerSetup("memory://rows", Path(model).read_bytes(), BatchOptions()))
     done = worker(Shard("part-0.parquet", (*found, "memory:///photos/none.png")))
     assert (done.images, done.errors) == (4, 1)
     rows = pq.read_table(memory.open("/rows/part-0.parquet", "rb")).to_pylist()
@@ -250,19 +250,51 @@ def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
     memory.rm("/rows", recursive=True)
 
 
-def test_an_image_over_which_workers_died_twice_gets_a_row_that_says_so(model: str, tmp_path: Path) -> None:
+def test_an_image_over_which_workers_crash_gets_a_row_that_says_so(model: str, tmp_path: Path) -> None:
     folder = _fill(tmp_path / "images", 3)
     worker = _work(model, tmp_path / "out", BatchOptions())
     shard = Shard("part.parquet", tuple(map(str, sorted(folder.iterdir()))))
     pool = _Pool([shard], WorkerSetup("", b"", BatchOptions()))
-    assert pool._after_death(shard, -1) == shard
-    assert pool._after_death(shard, 1) == shard
-    again = pool._after_death(shard, 1)
+    assert pool._after_death(shard, -1, _CRASH) == shard
+    assert pool._after_death(shard, 1, _CRASH) == shard
+    again = pool._after_death(shard, 1, _CRASH)
     assert worker(again).errors == 1
     assert [row["error"] for row in _rows(tmp_path / "out")] == [None, DIED, None]
-    assert pool._after_death(again, 1) == pool._after_death(again, 1) == again
+    assert pool._after_death(again, 1, _CRASH) == pool._after_death(again, 1, _CRASH) == again
     with pytest.raises(DataError, match="keep dying"):
-        pool._after_death(again, 1)
+        pool._after_death(again, 1, _CRASH)
+
+
+def test_a_good_image_is_not_given_up_because_its_worker_was_killed_twice(tmp_path: Path) -> None:
+    shard = Shard("part.parquet", ("a.jpg", "b.jpg"))
+    pool = _Pool([shard], WorkerSetup("", b"", BatchOptions()))
+    assert all(pool._after_death(shard, 1, _KILL) == shard for _ in range(3))
+    assert pool._after_death(shard, 1, _KILL).skip == {1}
+
+
+def test_a_second_job_on_the_same_folder_is_told_to_wait(images: Path, model: str, tmp_path: Path) -> None:
+    with Folder(str(tmp_path)).locked(), pytest.raises(DataError, match="another job is writing"):
+        run(str(images), str(tmp_path), model, workers=1)
+    assert run(str(images), str(tmp_path), model, workers=1).done > 0
+
+
+def test_an_address_that_makes_no_sense_is_a_row(images: Path, model: str, tmp_path: Path) -> None:
+    good = str(images / "00001.jpg")
+    (tmp_path / "list.txt").write_text(f"nosuch://host/x.jpg\n{good}\nhttp://[bad/x.jpg\n")
+    summary = run(str(tmp_path / "list.txt"), str(tmp_path / "out"), model, workers=1)
+    assert (summary.done, summary.errors) == (3, 2)
+    rows = {row["path"]: row["error"] for row in _rows(tmp_path / "out")}
+    assert rows[good] is None
+    assert "nosuch" in rows["nosuch://host/x.jpg"]
+
+
+def test_a_shard_that_was_emptied_is_done_again(model: str, tmp_path: Path) -> None:
+    folder, out = _fill(tmp_path / "images", 4), tmp_path / "out"
+    options = BatchOptions(shard=2)
+    run(str(folder), str(out), model, options, workers=1)
+    next(out.glob("part-*-000001.parquet")).write_bytes(b"")
+    assert run(str(folder), str(out), model, options, workers=1).done == 2
+    assert len(_rows(out)) == 4
 
 
 def test_an_output_that_cannot_be_written_is_one_error(images: Path, model: str, tmp_path: Path) -> None:
@@ -270,11 +302,12 @@ def test_an_output_that_cannot_be_written_is_one_error(images: Path, model: str,
         run(str(images), "/proc/nowhere", model, workers=1)
 
 
-def test_a_script_without_a_main_guard_is_told_so(model: str, tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
+    model = "fastgaze-m"  # larger than a pipe holds
     script = tmp_path / "script.py"
     script.write_text("import sys\nfrom fastgaze.runtime.batch import run\nrun(*sys.argv[1:], workers=1)\n")
     arguments = [sys.executable, str(script), str(_fill(tmp_path / "images", 1)), str(tmp_path / "out"), model]
-    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 1
     assert "if __name__ == '__main__'" in result.stderr.splitlines()[-1]
 

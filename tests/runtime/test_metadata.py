@@ -1,6 +1,7 @@
 """Cards travel with the file; the working size follows the picture's shape."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastgaze.core.errors import ModelError
-from fastgaze.runtime.card import ModelCard, WorkingSize, parse_card, read_card
+from fastgaze.runtime.card import ModelCard, WorkingSize, identity, parse_card, read_card, with_card
+from fastgaze.runtime.predictor import load
+from fastgaze.runtime.zoo import BUNDLED, models, write_index, write_times
 
 CARD = ModelCard("m", "fastgaze", 10, 1.5, 8.0, np.linspace(-9, -7, 12, dtype=np.float32).reshape(3, 4))
 
@@ -54,6 +57,59 @@ def test_an_incomplete_card_is_refused(key: str) -> None:
         ModelCard.from_json(document)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"sigma": float("nan")}, "sigma"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"sigma": 1e300}, "sigma"),
+        ({"gflop_640x480": float("inf")}, "gflop"),
+        ({"normalisation": {"mean": [0, 0, 0], "std": [1, 0, 1]}}, "std"),
+        ({"normalisation": {"mean": [0, float("nan"), 0], "std": [1, 1, 1]}}, "mean"),
+        ({"working_size": {"pixels": 10**12}}, "working_size"),
+        ({"working_size": {"pixels": 0}}, "working_size"),
+        ({"working_size": {"stride": 0}}, "working_size"),
+        ({"working_size": {"least": 10**9}}, "working_size"),
+        ({"working_size": {"max_ratio": float("nan")}}, "working_size"),
+        ({"working_size": {"pixels": "many"}}, "damaged|working_size"),
+        ({"working_size": {"stride": 16.5}}, "working_size"),
+    ],
+)
+def test_numbers_that_the_runtime_cannot_compute_with_are_refused(wrong: dict[str, object], named: str) -> None:
+    with pytest.raises(ModelError, match=named):
+        ModelCard.from_json(CARD.to_json() | wrong)
+
+
+def test_a_centre_bias_with_nan_is_refused() -> None:
+    bias = np.array([[0.0, np.nan], [0.0, 0.0]], np.float32)
+    with pytest.raises(ModelError, match=r"center_bias|damaged"):
+        ModelCard.from_json(replace(CARD, center_bias=bias).to_json())
+
+
+def test_weights_in_another_file_are_refused(bright_file: Path, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(bright_file)
+    path = tmp_path / "outside.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    with pytest.raises(ModelError, match="another file"):
+        read_card(path)
+
+
+def test_a_model_that_gives_nan_is_an_error_and_not_a_map(bright_file: Path, tmp_path: Path) -> None:
+    import onnx
+
+    model = onnx.load(bright_file)
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor).copy()
+        if values.dtype == np.float32:
+            values.flat[0] = np.nan
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    onnx.save(model, path := tmp_path / "nan.onnx")
+    with pytest.raises(ModelError, match="NaN"):
+        load(path, threads=1).predict(np.zeros((64, 64, 3), np.uint8))
+
+
 def test_another_format_is_refused() -> None:
     with pytest.raises(ModelError, match="format 2"):
         ModelCard.from_json(CARD.to_json() | {"format": 2})
@@ -78,3 +134,70 @@ def test_a_file_that_is_no_model_is_refused_in_one_line(bright_file: Path, tmp_p
         assert "\n" not in str(caught.value)
     with pytest.raises(ModelError, match="cannot read"):
         read_card(tmp_path / "absent.onnx")
+
+
+@pytest.mark.parametrize("path", sorted(BUNDLED.glob("*.onnx")), ids=lambda path: path.name)
+def test_a_card_is_replaced_and_no_other_byte_changes(path: Path) -> None:
+    content = path.read_bytes()
+    card = parse_card(content, path.name)
+    assert with_card(content, card) == content
+    renamed = with_card(content, replace(card, name="other"))
+    assert parse_card(renamed, "renamed").name == "other"
+    assert with_card(renamed, card) == content
+
+
+def test_what_a_model_is_called_scored_and_timed_is_not_its_identity(bright_file: Path) -> None:
+    content = bright_file.read_bytes()
+    card = parse_card(content, "m")
+    for same in (replace(card, name="x"), replace(card, scores={"osie": {}}), replace(card, data="d", licence="MIT")):
+        assert identity(with_card(content, same)) == identity(content)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sigma": 3.0},
+        {"mean": (0.5, 0.5, 0.5)},
+        {"std": (0.5, 0.5, 0.5)},
+        {"working_size": WorkingSize(pixels=50_000)},
+        {"center_bias": np.zeros((48, 64), np.float32)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_a_model_computes_with_is_its_identity(change: dict[str, object], bright_file: Path) -> None:
+    content = bright_file.read_bytes()
+    card = parse_card(content, "m")
+    assert identity(with_card(content, replace(card, **change))) != identity(content)  # type: ignore[arg-type]
+
+
+def test_another_weight_is_another_model(bright_file: Path) -> None:
+    import onnx
+
+    graph = onnx.load(bright_file)
+    values = onnx.numpy_helper.to_array(graph.graph.initializer[0]).copy()
+    values.flat[0] += 1
+    graph.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(values, graph.graph.initializer[0].name))
+    assert identity(graph.SerializeToString()) != identity(bright_file.read_bytes())
+
+
+def test_no_bundled_file_holds_a_time() -> None:
+    for path in BUNDLED.glob("*.onnx"):
+        assert b"_ms" not in path.read_bytes()[-60_000:]
+        assert all("means" in facts for facts in read_card(path).scores.values())
+
+
+def test_costs_are_stated_for_the_paper_s_size_and_for_the_working_size() -> None:
+    for model in models():
+        card = read_card(BUNDLED / f"{model.name}.onnx")
+        assert model.working_size == card.working_size((480, 640))
+        assert model.gflop_working == pytest.approx(card.gflop(model.working_size)) == pytest.approx(card.gflop_working)
+        assert model.to_json()["working_size"] == {"width": model.working_size[1], "height": model.working_size[0]}
+
+
+def test_times_lie_beside_the_models(bright_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.onnx").write_bytes(bright_file.read_bytes())
+    write_index(tmp_path, "small")
+    assert models(tmp_path)[0].cpu_ms is None
+    write_times(tmp_path, {"small": 3.25}, {"machine": {}, "threads": 1})
+    assert models(tmp_path)[0].cpu_ms == 3.25
+    assert (tmp_path / "small.onnx").read_bytes() == bright_file.read_bytes()

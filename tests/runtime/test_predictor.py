@@ -1,6 +1,8 @@
 """From a picture to a gaze map, on a network that looks at bright things."""
 
 import io
+import os
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ from PIL import Image
 
 import fastgaze
 from fastgaze.core.errors import ArgumentError, ImageError, ModelError
+from fastgaze.core.pictures import Picture
 from fastgaze.runtime import zoo
 from fastgaze.runtime.card import read_card
 from fastgaze.runtime.engines import TOLERANCE
@@ -181,3 +184,43 @@ def test_predicting_imports_no_torch(bright_file: Path) -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_one_look_serves_every_size_and_centre_bias(bright: Predictor) -> None:
+    runs = []
+    counted = Predictor(bright.card, lambda images: (runs.append(1), bright._engine(images))[1])
+    view = counted.look(photo())
+    assert np.array_equal(view.at((30, 40)).log_density, bright.predict(photo(), (30, 40)).log_density)
+    assert np.array_equal(view.at(None, None).log_density, bright.predict(photo(), None, None).log_density)
+    view.at().overlay()
+    assert len(runs) == 1
+    assert set(view.milliseconds) == {"decode", "prepare", "network", "tail"}
+
+
+def test_a_picture_that_is_shown_later_is_decoded_once(bright: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    decodings = []
+    decode = Picture._decode
+    monkeypatch.setattr(Picture, "_decode", lambda self, size: (decodings.append(size), decode(self, size))[1])
+    buffer = io.BytesIO()
+    Image.fromarray(photo(1500, 2000)).save(buffer, "JPEG")
+    bright.look(buffer.getvalue(), at_least=(1200, 1600)).at().overlay()
+    assert decodings == [(1200, 1600)]
+
+
+def test_a_predictor_travels_to_other_processes(bright: Predictor) -> None:
+    expected = bright.predict(photo()).log_density
+    assert np.array_equal(pickle.loads(pickle.dumps(bright)).predict(photo()).log_density, expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_predictor_survives_a_fork(bright_file: Path) -> None:
+    code = (
+        "import os, sys, numpy, fastgaze\n"
+        f"model, picture = fastgaze.load({str(bright_file)!r}, threads=2), numpy.zeros((50, 60, 3), 'uint8')\n"
+        "model.predict(picture)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(0 if model.predict(picture).density.sum() > 0.99 else 1)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

@@ -181,7 +181,7 @@ def test_csv_and_json_hold_every_frame_and_block(clip: Path, bright: Predictor) 
     write_csv(frames, roi, table)
     write_json(frames, roi, document)
     parsed = json.loads(document.getvalue())
-    assert (parsed["block"], parsed["size"], parsed["range"]) == (48, [144, 240], [-5, 3])
+    assert (parsed["block"], parsed["size"], parsed["range"]) == (48, {"width": 240, "height": 144}, [-5, 3])
     assert len(parsed["frames"]) == 40
     rows = list(csv.DictReader(io.StringIO(table.getvalue())))
     assert len(rows) == 40 * 3 * 5

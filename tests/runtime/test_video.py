@@ -250,7 +250,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.video import render
-def wait(done):
+def wait(done, total, note):
     time.sleep(0.01)
     if done == 120:
         print("now", flush=True)

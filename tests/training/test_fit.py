@@ -12,7 +12,7 @@ import torch
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.training.fit import Fit, FitSettings, learning_rate, validate
-from fastgaze.training.state import load_state
+from fastgaze.training.runs import load_state
 from tests.training.helpers import source, tiny_model
 
 QUICK = FitSettings(steps=40, learning_rate=0.01, validate_every=10, precision="fp32", save_seconds=0)
@@ -26,7 +26,7 @@ class KilledError(Exception):
     """Stands for a kill between two steps."""
 
 
-def _kill_at(limit: int, step: int, _steps: int, _loss: float) -> None:
+def _kill_at(limit: int, step: int, _steps: int | None, _note: str) -> None:
     if step == limit:
         raise KilledError
 
@@ -78,7 +78,7 @@ def test_a_run_stops_when_validation_no_longer_improves(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_settings_is_not_overwritten(tmp_path: Path) -> None:
     Fit(tiny_model(), [source()], source(8), replace(QUICK, steps=5), tmp_path).run()
-    with pytest.raises(ArgumentError, match=r"other settings \(batch, steps\)"):
+    with pytest.raises(ArgumentError, match=r"another run: fit.steps is 5 there, 6 here, fit.batch is 8 there, 4"):
         Fit(tiny_model(), [source()], source(8), replace(QUICK, steps=6, batch=4), tmp_path).run()
 
 
@@ -106,26 +106,33 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from fastgaze.training import distributed
 from fastgaze.training.fit import Fit
+from fastgaze.training.runs import processes
 from tests.training.helpers import source, tiny_model
 from tests.training.test_fit import QUICK
-distributed.start()
-Fit(tiny_model(), [source()], source(8, seed=9), replace(QUICK, steps=10, optimizer="sgd"), Path(sys.argv[1])).run()
-distributed.stop()
+with processes():
+    settings = replace(QUICK, steps=10, optimizer="sgd")
+    Fit(tiny_model(), [source()], source(24, seed=9), settings, Path(sys.argv[1])).run()
 """
 
 
 def test_two_processes_train_the_same_model_as_one(tmp_path: Path) -> None:
-    Fit(tiny_model(), [source()], source(8, seed=9), replace(QUICK, steps=10, optimizer="sgd"), tmp_path / "one").run()
+    Fit(tiny_model(), [source()], source(24, seed=9), replace(QUICK, steps=10, optimizer="sgd"), tmp_path / "one").run()
     script = tmp_path / "worker.py"
     script.write_text(_WORKER)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29517"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [*command, str(script), str(tmp_path / "two")], env=environment, capture_output=True, text=True, timeout=120
+        [*command, str(script), str(tmp_path / "two")], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     one, two = _parameters(tmp_path / "one"), _parameters(tmp_path / "two")
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, atol=1e-5, rtol=1e-3, msg=name)
+    # One process validated 16 images, the other 8.
+    assert _validation(tmp_path / "two") == pytest.approx(_validation(tmp_path / "one"), abs=1e-4)
+
+
+def _validation(folder: Path) -> list[float]:
+    rows = (folder / "validation.csv").read_text().splitlines()[1:]
+    return [float(row.split(",")[1]) for row in rows]

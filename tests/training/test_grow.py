@@ -7,7 +7,7 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.spec import VGGSpec
 from fastgaze.networks import create_model
 from fastgaze.networks.gaze import GazeModel
-from fastgaze.training.grow import grow_into
+from fastgaze.training.student import grow_into
 from tests.training.helpers import TINY, tiny_model
 
 WIDE = replace(TINY, trunk=VGGSpec(((6,), (9,), (8,), (8,), (12,)), ("relu5_1",)), readout=(5, 1))

@@ -8,22 +8,13 @@ import torch
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.spec import VGGSpec
+from fastgaze.networks.checkpoint import untrained
 from fastgaze.networks.gaze import GazeModel
+from fastgaze.onnx.layers import latency_cost
 from fastgaze.pruning import Latency, LatencyTable, LayerShape
-from fastgaze.training.latency import latency_cost, layer_milliseconds, measured_widths
-from fastgaze.training.prune import PruneSettings, prune_while_training, trace
+from fastgaze.training.config import PruneSettings
+from fastgaze.training.prune import make_objective, prune_while_training, trace
 from tests.training.helpers import TINY, source, tiny_model
-
-
-def test_a_layer_with_sixteen_times_the_work_takes_longer() -> None:
-    small = layer_milliseconds(LayerShape(16, 16, 24, 32, (3, 3)))
-    assert layer_milliseconds(LayerShape(64, 64, 24, 32, (3, 3))) > 3 * small
-
-
-def test_stairs_are_measured_finely_where_layers_end_up() -> None:
-    widths = measured_widths(512, 16)
-    assert {16, 17, 32, 33, 128, 192, 512} <= set(widths)
-    assert {144, 145} & set(widths) == set()
 
 
 def test_a_network_is_pruned_to_a_number_of_milliseconds(tmp_path: Path) -> None:
@@ -32,7 +23,7 @@ def test_a_network_is_pruned_to_a_number_of_milliseconds(tmp_path: Path) -> None
     cost = latency_cost(trace(model), (64, 96), tmp_path / "latency.json")
     before = cost.total(trace(model))
     settings = PruneSettings(marks=(0.6 * before,), steps=1, maps=8, cost="latency")
-    (snapshot,) = prune_while_training(model, [source()], settings, tmp_path / "run", {}, cost)
+    (snapshot,) = prune_while_training(model, [source()], settings, tmp_path / "run", untrained(model.spec), cost)
     assert snapshot.is_file()
     assert cost.total(trace(model)) <= 0.6 * before
 
@@ -40,7 +31,7 @@ def test_a_network_is_pruned_to_a_number_of_milliseconds(tmp_path: Path) -> None
 def test_beta_is_per_millisecond_and_decides_the_order() -> None:
     delta_loss, delta_cost = torch.tensor([0.1, 0.2], dtype=torch.float64), torch.tensor([-1.0, -3.0])
     settings = PruneSettings(objective="beta", beta=0.2, cost="latency")
-    scores = settings.make_objective(unit=1)(delta_loss, delta_cost)
+    scores = make_objective(settings, unit=1)(delta_loss, delta_cost)
     torch.testing.assert_close(scores, torch.tensor([-0.1, -0.4], dtype=torch.float64))
 
 
@@ -50,7 +41,9 @@ def test_a_large_beta_removes_the_slowest_maps_first(tmp_path: Path) -> None:
         model = tiny_model()
         table = LatencyTable.measure(trace(model), (64, 96), _first_layer_only, engine="none")
         settings = PruneSettings(remove=3, steps=1, objective="beta", beta=beta, cost="latency")
-        prune_while_training(model, [source()], settings, tmp_path / f"{beta}", {}, Latency(table, (64, 96)))
+        prune_while_training(
+            model, [source()], settings, tmp_path / f"{beta}", untrained(model.spec), Latency(table, (64, 96))
+        )
         assert isinstance(model.spec.trunk, VGGSpec)
         widths[beta] = model.spec.trunk.blocks[0][0]
     assert widths[1e6] == 1 < widths[0.0]
@@ -67,7 +60,9 @@ def test_frozen_costs_are_for_flops_only(tmp_path: Path) -> None:
     model = tiny_model()
     cost = Latency(LatencyTable.measure(trace(model), (64, 96), _first_layer_only, engine="none"), (64, 96))
     with pytest.raises(ArgumentError, match="frozen_cost"):
-        prune_while_training(model, [source()], PruneSettings(remove=1, frozen_cost=True), tmp_path, {}, cost)
+        prune_while_training(
+            model, [source()], PruneSettings(remove=1, frozen_cost=True), tmp_path, untrained(model.spec), cost
+        )
 
 
 def test_a_network_is_traced_where_it_is() -> None:

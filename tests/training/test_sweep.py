@@ -7,13 +7,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.training.config import SweepSettings
-from fastgaze.training.prune import PruneSettings
+from fastgaze.training import sweep
+from fastgaze.training.config import PruneSettings, SweepSettings
 from fastgaze.training.sweep import Point, open_study, pareto, run_sweep
 
 MAPS = 2803
@@ -53,6 +54,39 @@ def test_the_front_holds_what_nothing_else_beats(tmp_path: Path) -> None:
 def test_a_database_that_is_not_there_is_one_clear_line() -> None:
     with pytest.raises(ArgumentError, match=r"no study at postgresql://nobody@127\.0\.0\.1:9"):
         open_study("postgresql://nobody@127.0.0.1:9/none?connect_timeout=2", "test")
+
+
+def test_a_password_is_never_part_of_an_error() -> None:
+    url = "postgresql://user:s3cr3t%40x@127.0.0.1:9/none?connect_timeout=2"
+    with pytest.raises(ArgumentError) as refused:
+        open_study(url, "test")
+    assert "s3cr3t" not in str(refused.value)
+    assert "postgresql://user:***@127.0.0.1:9" in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_what_a_killed_worker_left_open_is_failed_and_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_BEAT_SECONDS", 1)
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    left = open_study(url, "test")
+    with pytest.warns(UserWarning, match="Heartbeat"):  # as it does not come from optimize
+        open_trial = left.ask()
+    left._storage.record_heartbeat(open_trial._trial_id)
+    found = _sweep(url, tmp_path, 3)
+    states = [trial.state.name for trial in open_study(url, "test").trials]
+    assert len(found) == 3
+    assert states.count("RUNNING") == 0
+    assert states.count("COMPLETE") == 3
+
+
+def test_two_workers_never_do_one_trial_too_many(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    open_study(url, "test")
+    with ThreadPoolExecutor(2) as workers:
+        both = [workers.submit(_sweep, url, tmp_path / str(n), 6) for n in range(2)]
+        assert [len(future.result()) for future in both] == [6, 6]
 
 
 def _postgres_command(name: str) -> str:
@@ -98,18 +132,22 @@ from tests.training.test_sweep import BASE, MAPS, arithmetic_trial
 def trial(settings, folder):
     time.sleep(0.05)
     return arithmetic_trial(settings, folder)
-done = []
-run_sweep(trial, MAPS, BASE, SweepSettings(), sys.argv[1], "test", 16, Path(sys.argv[2]), done.append)
-print(*(point.number for point in done))
+def tell(done, total, note):
+    print(note.removeprefix("trial ").split(":")[0])
+run_sweep(trial, MAPS, BASE, SweepSettings(), sys.argv[1], "test", 16, Path(sys.argv[2]), tell)
 """
 
 
 def test_two_workers_share_one_study_in_postgresql(postgres: str, tmp_path: Path) -> None:
     open_study(postgres, "test")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _WORKER, postgres, str(tmp_path)]
     workers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    numbers = [[int(n) for n in worker.communicate(timeout=120)[0].split()] for worker in workers]
+    try:
+        numbers = [[int(n) for n in worker.communicate(timeout=600)[0].split()] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
     assert [worker.returncode for worker in workers] == [0, 0]
     assert all(numbers), "one worker did nothing"
     assert not set(numbers[0]) & set(numbers[1]), "a trial ran twice"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastgaze.training.variants import CHANGES, Change, variant, variants
+from fastgaze.training.variants import CHANGES, Change, variant, variant_images
 from tests.training.helpers import bright_squares
 
 
@@ -24,11 +24,11 @@ def test_a_picture_without_contours_can_be_drawn() -> None:
 
 def test_variants_are_made_once_and_are_the_same_each_time(tmp_path: Path) -> None:
     squares = bright_squares(9)
-    first = np.array(variants(squares, tmp_path))
+    first = np.array(variant_images(squares, tmp_path))
     assert first.shape == squares.images.shape
     for index in range(len(squares)):
         np.testing.assert_array_equal(first[index], variant(squares.images[index], index))
     (file,) = tmp_path.iterdir()
     written = file.stat().st_mtime_ns
-    np.testing.assert_array_equal(variants(squares, tmp_path), first)
+    np.testing.assert_array_equal(variant_images(squares, tmp_path), first)
     assert file.stat().st_mtime_ns == written

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from PIL import Image, ImageDraw
 
+from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.core.pictures import cut, open_picture
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
@@ -77,8 +78,7 @@ def make_demo(predictor: Predictor, photos: Sequence[Path], out: Path) -> list[D
     rows = [_row(predictor, photo, out) for photo in photos]
     figures = "\n".join(_figure(row) for row in rows)
     page = _PAGE.substitute(model=escape(predictor.name), ratio=RATIO, figures=figures)
-    with replacing(out / "index.html") as part:
-        part.write_text(page, encoding="utf-8")
+    write_whole(out / "index.html", page.encode())
     return rows
 
 
@@ -88,8 +88,7 @@ def _row(predictor: Predictor, photo: Path, out: Path) -> DemoPhoto:
     crop = gaze.crop(RATIO)[0]
     picture = opened.rgb()
     for suffix, shown in ((".jpg", picture), (".gaze.jpg", gaze.overlay()), (".crop.jpg", _with_window(picture, crop))):
-        with replacing(out / f"{photo.stem}{suffix}") as part:
-            shown.save(part, quality=90)
+        write_whole(out / f"{photo.stem}{suffix}", encode(shown, ".jpg"))
     return DemoPhoto(photo.stem, gaze, crop)
 
 

@@ -1,7 +1,7 @@
-"""The centre bias: where people look when nothing is known of the picture, log Q(x, y) of equation 1.
+"""The centre bias: where people look when nothing is known about the picture, log Q(x, y) of equation 1.
 
 It is kept as a log density on a fixed grid, so that one array serves pictures of every size, and
-is stretched to the picture. It depends on the viewers and the task, hence on the data set.
+is stretched to the picture. It depends on the viewers and their task, and so on the data set.
 """
 
 from typing import Literal, TypeAlias
@@ -14,7 +14,7 @@ from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.core.sizes import Size
 
 CenterBias: TypeAlias = Literal["model"] | NDArray[np.floating] | None
-"""Which one a prediction gets: the model's own, a log density (h, w) of any size, or none, that is a uniform one."""
+"""The one that a prediction uses: that of the model, a log density (h, w) of any size, or None for a uniform one."""
 
 GRID = (48, 64)  # height, width
 BANDWIDTH = 0.04  # of the picture's width and height; a fixed choice, not tuned

@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from fastgaze.core.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, LeNetSpec, Spec, VGGSpec
+from fastgaze.core.spec import STRIDE, DenseNetSpec, EnsembleSpec, GazeSpec, LiteSpec, Spec, Trunk, VGGSpec
 
 
 @dataclass(frozen=True)
-class Layer:
-    """One convolution, or a linear layer as a convolution over one position.
+class LayerCost:
+    """One convolution.
 
     height, width: of its output. parameters: its own and those of the normalisation and activation that
-    belong to it.
+    belong to it. maps_in: that each of its filters reads, 1 for a depthwise convolution.
+    new: whether its maps are its own. Those of a depthwise convolution belong to its input, and those that are added to
+    others are theirs: they can only be removed together.
     """
 
     name: str
@@ -21,6 +23,7 @@ class Layer:
     height: int
     width: int
     parameters: int
+    new: bool = True
 
     @property
     def flops(self) -> int:
@@ -28,10 +31,8 @@ class Layer:
         return self.height * self.width * self.maps * (2 * self.maps_in * self.kernel**2 + 1)
 
 
-def layers(spec: Spec, size: tuple[int, int]) -> list[Layer]:
+def layers(spec: Spec, size: tuple[int, int]) -> list[LayerCost]:
     """Every convolution of a network for an input of ``size`` (height, width), in order."""
-    if isinstance(spec, LeNetSpec):
-        return list(_lenet(spec, size))
     if isinstance(spec, EnsembleSpec):
         return list(_ensemble(spec, size))
     return [*_trunk(spec.trunk, size), *_readout(spec, size)]
@@ -43,53 +44,61 @@ def flops(spec: Spec, size: tuple[int, int]) -> int:
 
 
 def parameters(spec: Spec) -> int:
-    """Trained numbers, the blur width among them."""
-    return sum(layer.parameters for layer in layers(spec, _any_size(spec))) + _blur_widths(spec)
+    """Trained numbers, the blur width of every readout among them."""
+    blur_widths = spec.members if isinstance(spec, EnsembleSpec) else 1
+    return sum(layer.parameters for layer in layers(spec, _ANY_SIZE)) + blur_widths
 
 
 def prunable_maps(spec: Spec) -> int:
-    """Outputs of all convolutions, as the paper counts them: the one output map, which must stay, is among them."""
-    return sum(layer.maps for layer in layers(spec, _any_size(spec)))
+    """Maps of all convolutions, as the paper counts them: the one output map, which must stay, is among them."""
+    return sum(layer.maps for layer in layers(spec, _ANY_SIZE) if layer.new)
 
 
-def _any_size(spec: Spec) -> tuple[int, int]:
-    """An input size that the network takes, where only its widths matter."""
-    return (28, 28) if isinstance(spec, LeNetSpec) else (32, 32)
+_ANY_SIZE = (32, 32)  # where only widths matter
 
 
-def _conv(name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int) -> Layer:
-    return Layer(name, maps_in, maps, kernel, *size, parameters=maps_in * maps * kernel**2 + extra)
+def _conv(
+    name: str, maps_in: int, maps: int, kernel: int, size: tuple[int, int], extra: int, new: bool = True
+) -> LayerCost:
+    return LayerCost(name, maps_in, maps, kernel, *size, parameters=maps_in * maps * kernel**2 + extra, new=new)
+
+
+def _cells(size: tuple[int, int], stride: int) -> tuple[int, int]:
+    return -(-size[0] // stride), -(-size[1] // stride)
 
 
 def _halve(size: tuple[int, int]) -> tuple[int, int]:
     return (size[0] + 1) // 2, (size[1] + 1) // 2
 
 
-def _blur_widths(spec: Spec) -> int:
-    """One learned blur width a readout."""
-    return 0 if isinstance(spec, LeNetSpec) else spec.members if isinstance(spec, EnsembleSpec) else 1
-
-
-def _ensemble(spec: EnsembleSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _ensemble(spec: EnsembleSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     yield from _trunk(spec.member.trunk, size)
     for i in range(1, spec.members + 1):
         yield from (replace(layer, name=f"member{i}.{layer.name}") for layer in _readout(spec.member, size))
 
 
-def _trunk(trunk: VGGSpec | DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
-    return _vgg(trunk, size) if isinstance(trunk, VGGSpec) else _densenet(trunk, size)
+def _trunk(trunk: Trunk, size: tuple[int, int]) -> Iterator[LayerCost]:
+    match trunk:
+        case VGGSpec():
+            return _vgg(trunk, size)
+        case DenseNetSpec():
+            return _densenet(trunk, size)
+        case LiteSpec():
+            return _lite(trunk, size)
 
 
-def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[Layer]:
-    maps_in = trunk_outputs(spec.trunk)
-    size = (-(-size[0] // STRIDE), -(-size[1] // STRIDE))
+def _readout(spec: GazeSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
+    maps_in = spec.trunk.outputs
+    if isinstance(spec.trunk, LiteSpec) and len(spec.trunk.taps) == 2:
+        yield _conv("readout1.deep", spec.trunk.taps[1], spec.readout[0], 1, _cells(size, 32), extra=0, new=False)
+    size = _cells(size, STRIDE)
     for i, maps in enumerate(spec.readout, 1):
         slopes = maps if spec.activation == "prelu" and i < len(spec.readout) else 0
         yield _conv(f"readout{i}", maps_in, maps, 1, size, extra=maps + slopes)
         maps_in = maps
 
 
-def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     maps_in = 3
     for b, block in enumerate(trunk.blocks, 1):
         for c, maps in enumerate(block, 1):
@@ -98,15 +107,7 @@ def _vgg(trunk: VGGSpec, size: tuple[int, int]) -> Iterator[Layer]:
         size = _halve(size)
 
 
-def trunk_outputs(trunk: VGGSpec | DenseNetSpec) -> int:
-    """Maps that a trunk gives to the readout."""
-    if isinstance(trunk, VGGSpec):
-        return sum(trunk.width(tap) for tap in trunk.taps)
-    entry = (trunk.stem, *trunk.transitions)[-1]
-    return entry + sum(growth for _, growth in trunk.blocks[-1])
-
-
-def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
+def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
     size = _halve(size)
     yield _conv("conv0", 3, trunk.stem, 7, size, extra=2 * trunk.stem)
     size = _halve(size)
@@ -123,12 +124,18 @@ def _densenet(trunk: DenseNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
             maps_in, size = maps, _halve(size)
 
 
-def _lenet(spec: LeNetSpec, size: tuple[int, int]) -> Iterator[Layer]:
-    conv1, conv2, fc1, classes = spec.maps
-    size = (size[0] - 4, size[1] - 4)
-    yield _conv("conv1", 1, conv1, 5, size, extra=conv1)
-    size = (size[0] // 2 - 4, size[1] // 2 - 4)
-    yield _conv("conv2", conv1, conv2, 5, size, extra=conv2)
-    inputs = conv2 * (size[0] // 2) * (size[1] // 2)
-    yield _conv("fc1", inputs, fc1, 1, (1, 1), extra=fc1)
-    yield _conv("fc2", fc1, classes, 1, (1, 1), extra=classes)
+def _lite(trunk: LiteSpec, size: tuple[int, int]) -> Iterator[LayerCost]:
+    size = _halve(size)
+    yield _conv("stem", 3, trunk.stem, 3, size, extra=2 * trunk.stem)
+    yield _conv("first.depthwise", 1, trunk.stem, 3, size, extra=2 * trunk.stem, new=False)
+    yield _conv("first.project", trunk.stem, trunk.first, 1, size, extra=2 * trunk.first)
+    maps_in = trunk.first
+    for s, stage in enumerate(trunk.stages, 1):
+        for b, width in enumerate(stage.expansions, 1):
+            name = f"stage{s}.block{b}"
+            yield _conv(f"{name}.expand", maps_in, width, 1, size, extra=2 * width)
+            if b == 1 and stage.stride == 2:
+                size = _halve(size)
+            yield _conv(f"{name}.depthwise", 1, width, stage.kernel, size, extra=2 * width, new=False)
+            yield _conv(f"{name}.project", width, stage.maps, 1, size, extra=2 * stage.maps, new=b == 1)
+            maps_in = stage.maps

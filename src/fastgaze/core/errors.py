@@ -6,7 +6,7 @@ A message says what was given, what is valid and what to do, in one line.
     ├── ArgumentError      a value outside what a function or a command accepts
     ├── DataError          a data set, a fixation file or an image set that cannot be used
     ├── ImageError         one picture that cannot be decoded
-    │   └── ImageTooLargeError  one picture with more pixels than are allowed
+    │   └── ImageTooLargeError  one picture with more pixels or scans than are allowed
     ├── ModelError         a spec, a checkpoint or a model file that cannot be used
     │   └── BackboneError  pretrained weights that are missing, damaged or of another shape
     ├── PruningError       a network or a request that pruning refuses
@@ -35,7 +35,7 @@ class ImageError(FastGazeError):
 
 
 class ImageTooLargeError(ImageError):
-    """One picture with more pixels than are allowed."""
+    """One picture with more pixels, or more passes over them, than are allowed."""
 
 
 class ModelError(FastGazeError):
@@ -59,12 +59,12 @@ class MissingExtraError(FastGazeError, ImportError):
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import ``module``, or say which pip line installs it."""
+    """Import ``module``, or raise an error that names the pip command to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
         raise MissingExtraError(
-            f"{module.split('.')[0]} is not installed; this needs it: pip install 'fastgaze[{extra}]'"
+            f"{module.split('.')[0]} is needed for this and is not installed; run pip install 'fastgaze[{extra}]'"
         ) from error

@@ -1,14 +1,19 @@
-"""Files that are there whole or not at all."""
+"""Writing files so that each is there completely or not at all."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is imported
+    import numpy as np
+    import numpy.typing as npt
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to, renamed to it at the end: a kill leaves the old file or the new one."""
+    """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
@@ -18,3 +23,46 @@ def replacing(path: Path) -> Iterator[Path]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` through a temporary file; a full disk raises OSError, and the old file stays."""
+    with replacing(path) as part:
+        part.write_bytes(content)
+
+
+def new_array(path: Path, dtype: "npt.DTypeLike", shape: tuple[int, ...]) -> "np.memmap[Any, Any]":
+    """A new .npy file at ``path``, mapped into memory to be filled; OSError when the disk has no room for all of it.
+
+    The room is taken now. Otherwise the first page that finds none would end the process with SIGBUS.
+    """
+    from numpy.lib.format import open_memmap
+
+    array: np.memmap[Any, Any] = open_memmap(path, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):
+        try:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(path)) from error
+    return array
+
+
+def locked(path: Path) -> IO[str]:
+    """The file at ``path``, made if need be and locked until it is closed; BlockingIOError when another has it locked.
+
+    The lock goes with the process, however that ends. Where files cannot be locked (Windows) nothing is.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a")
+    try:
+        import fcntl
+    except ImportError:
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise
+    return file

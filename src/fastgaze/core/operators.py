@@ -27,7 +27,7 @@ def bilinear_matrix(n_in: int, n_out: int) -> NDArray[np.float64]:
 def gaussian_matrix(n: int, sigma: float) -> NDArray[np.float64]:
     """Matrix (n, n) that blurs n samples with a Gaussian of width ``sigma`` in samples.
 
-    Each row is divided by its sum: near an end the kernel is cut there and keeps unit weight, so a
+    Each row is divided by its sum: near an end the kernel is cut off and keeps unit weight, so a
     constant stays the same constant.
     """
     offset = np.arange(n)[:, None] - np.arange(n)[None, :]

@@ -8,8 +8,8 @@ What is decided here, for every picture, whether it is predicted, trained on or 
   255, 65535 and their own maximum that holds them.
 - A JPEG is decoded at 1/2, 1/4 or 1/8 when that is enough for the size asked for.
 - HEIC pictures are read where pillow-heif is installed; elsewhere each of them is an error that says so.
-- A picture of more than ``MAX_PIXELS`` is refused before its pixels are read. Below that, decoding takes at most
-  12 bytes per pixel (a palette picture with transparency), 4 for a plain one, and 1/16 of it for a large JPEG.
+- A picture of more than ``MAX_PIXELS``, or a JPEG of more scans than encoders make, is refused before its pixels are
+  read. What decoding takes below that depends on the format: see ``Picture.cost``.
 """
 
 import io
@@ -17,8 +17,9 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import RLock
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
+from fastgaze.core.picture_limits import DecodingCost, check_scans, decoding_cost
 from fastgaze.core.sizes import Size, format_size
 
 SUFFIXES = (
@@ -35,11 +37,11 @@ SUFFIXES = (
 """How the names of picture files end, in lower case."""
 MAX_PIXELS = 120_000_000
 MAX_BYTES = 1 << 30
-"""Of a file: as many as 120 megapixels take without compression at 16 bits per sample."""
+"""The largest file: 120 megapixels without compression at 16 bits per sample."""
 # As in JPEG. Pillow handles rows one by one under the interpreter's lock: a PNG of 68 bytes with 49 million rows of one
 # pixel takes half a minute.
 MAX_SIDE = 65_535
-# A fixed list: Pillow's others include formats that start programs (EPS) or that any bytes pass for (TGA).
+# A fixed list: Pillow's others include formats that start programs (EPS) or that accept any bytes (TGA).
 COMMON = ("JPEG", "PNG", "GIF", "BMP", "PPM")
 OTHERS = ("WEBP", "TIFF", "AVIF", "JPEG2000", "ICO")
 _HEIF = "HEIF"
@@ -47,6 +49,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 Content: TypeAlias = bytes | bytearray | memoryview
 
+_HUSH = RLock()
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -81,16 +84,21 @@ class Picture:
         self.format = None if header is None else header.format
         self.slow = any(tile[0] in Image.DECODERS for tile in getattr(header, "tile", ()))
         self.label, self.orientation, self._source = label, orientation, source
-        # What a file holds is let go of when it has been decoded; list.pop is safe between threads.
+        # The encoded file is released once it has been decoded; list.pop is safe between threads.
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what can be read again."""
+        """The state without what can be read again."""
         return self.__dict__ | {"_unread": [], "_kept": None}
 
+    def cost(self, at_least: Size) -> DecodingCost:
+        """What decoding to ``at_least`` (height, width) takes; nothing for what is decoded already."""
+        stored = at_least if self.orientation < 5 else (at_least[1], at_least[0])
+        return decoding_cost(self._unread[0], stored) if self._unread else DecodingCost(0, 0.0)
+
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
-        """``rgb`` as uint8 (H, W, 3), not to be written to: an array less than three times as large stays as it is."""
+        """``rgb`` as uint8 (H, W, 3), not to be changed: an array less than three times as large stays as it is."""
         small = at_least is None or _factor(self.size, at_least) < 3
         if small and isinstance(self._source, np.ndarray) and self._source.shape[2:] == (3,):
             return self._source
@@ -112,7 +120,8 @@ class Picture:
     def _decode(self, at_least: Size | None) -> Image.Image:
         image = self._unread.pop() if self._unread else self.stored()
         try:
-            return self._upright(image, at_least)
+            with _hushed() if image.format == "TIFF" else nullcontext():
+                return self._upright(image, at_least)
         except MemoryError as error:
             message = f"{self.label}: not enough memory for {format_size(self.size)} pixels"
             raise ImageError(message) from error
@@ -219,6 +228,8 @@ def _reading(path: Path) -> Iterator[None]:
 def _open(source: Path | Content, content: Content, label: str) -> Picture:
     with _refusing(label):
         image = _identify(io.BytesIO(content))
+    if image.format in ("JPEG", "MPO"):
+        check_scans(bytes(content), label)
     return _picture(source, image, label)
 
 
@@ -274,7 +285,7 @@ def _read_header(stream: BinaryIO, name: str, prefix: bytes) -> Image.Image | No
     stream.seek(0)
     try:
         return factory(stream, "")
-    except (SyntaxError, IndexError, TypeError, struct.error):  # how Pillow's decoders say: not mine
+    except (SyntaxError, IndexError, TypeError, struct.error):  # how Pillow's decoders say that a file is not theirs
         return None
 
 
@@ -372,12 +383,19 @@ def _over_white(image: Image.Image) -> Image.Image:
     return white
 
 
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """libtiff writes what it thinks of a file to the process's stderr, past Python; what matters is raised as well."""
+    with _HUSH:
+        kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nothing, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nothing)
+
+
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def encode_png(image: Image.Image) -> bytes:
-    """An 8-bit image as a PNG file, for speed rather than for size."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""How work tells how far it is, and what its steps took."""
+"""How long work reports its progress, and how long its steps took."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 
 Progress = Callable[[int, int | None, str], None]
-"""Told how much is done, of how much (None if that is not known), and a note to show beside it."""
+"""Called with (done, total, note): finished units, all units (None if that is not known), and a few words."""
+
+
+def silent(done: int, total: int | None, note: str) -> None:
+    """A ``Progress`` that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,7 @@ class Seconds:
 
     wall: float = 0.0
     cpu: float = 0.0
-    """Of all threads of the process."""
+    """The time of all threads of the process."""
 
     def __add__(self, other: "Seconds") -> "Seconds":
         return Seconds(self.wall + other.wall, self.cpu + other.cpu)
@@ -40,7 +44,7 @@ class Clock:
             self.add({step: Seconds(perf_counter() - wall, process_time() - cpu)})
 
     def add(self, steps: Mapping[str, Seconds]) -> None:
-        """Add what another clock counted."""
+        """Add the times of another clock."""
         for step, seconds in steps.items():
             self.steps[step] = self.steps.get(step, Seconds()) + seconds
 

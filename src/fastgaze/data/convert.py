@@ -1,4 +1,4 @@
-"""Write a data set in another form: ``fastgaze data convert``."""
+"""Write a data set in another layout: ``fastgaze data convert``."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -6,7 +6,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.files import replacing, write_whole
 from fastgaze.core.pictures import read_pixels, read_size
 from fastgaze.core.sizes import shrunk
 from fastgaze.data.fixations import FixationSet, file_name
@@ -63,9 +65,10 @@ def _store(source: Path, stem: Path, longest: int | None) -> Path:
     size = read_size(source)
     if longest is None or max(size) <= longest:
         target = stem.with_name(stem.name + source.suffix.lower())
-        shutil.copyfile(source, target)
+        with replacing(target) as part:
+            shutil.copyfile(source, part)
         return target
     pixels = read_pixels(source, shrunk(size, longest))
     target = stem.with_name(f"{stem.name}.webp")
-    Image.fromarray(pixels).save(target, quality=_QUALITY, method=4)
+    write_whole(target, encode(Image.fromarray(pixels), ".webp", _QUALITY))
     return target

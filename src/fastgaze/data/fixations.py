@@ -169,8 +169,12 @@ def concatenate(sets: Iterable[FixationSet]) -> FixationSet:
 
 
 def file_name(name: str) -> str:
-    """A name that can be a file of one folder: slashes become dashes."""
-    return name.replace("/", "-").replace("\\", "-")
+    """A name that can be a file of one folder and a cell of a table: slashes become dashes.
+
+    One that a spreadsheet would take for a formula gets a line in front.
+    """
+    plain = name.replace("/", "-").replace("\\", "-")
+    return f"_{plain}" if plain.startswith(("=", "+", "-", "@")) else plain
 
 
 def held_out(names: Iterable[str], share: float = 0.1) -> NDArray[np.bool_]:

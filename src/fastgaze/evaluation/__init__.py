@@ -1,1 +1,1 @@
-"""Metrics, protocols, evaluation and benchmarks: they look on from the side."""
+"""Metrics, protocols, evaluation and benchmarks."""

@@ -125,7 +125,7 @@ def _arrangements(pair: Pair) -> Iterator[tuple[Image.Image, bool]]:
 
 
 def _choose(model: Predictor, picture: Image.Image, first_left: bool, ratio: str) -> Choice:
-    """Whom the model chooses in one picture."""
+    """The person that the model chooses in one picture."""
     gaze = model.predict(picture)
     width = picture.width
     (crop,) = gaze.crop(ratio)

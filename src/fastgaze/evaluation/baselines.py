@@ -1,4 +1,4 @@
-"""What a model is measured beside: the data set's centre bias, other images' fixations, other observers."""
+"""What a model is compared with: the data set's centre bias, other images' fixations, other observers."""
 
 from collections.abc import Sequence
 from functools import lru_cache

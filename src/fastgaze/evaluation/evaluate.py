@@ -1,4 +1,4 @@
-"""Score a model on a data set: a row for each image, means with confidence intervals, baselines beside them.
+"""Score a model on a data set: a row for each image, means with confidence intervals, and baselines.
 
 All averages are over images: each image's score is the mean over its fixations, and every image counts the same.
 Maps are scored at the size of the stored image, with the fixations scaled to it.
@@ -76,7 +76,7 @@ def evaluate(
 ) -> Evaluation:
     """Score ``model`` on all images of ``data`` that have fixations.
 
-    center_bias: "own" (the data set's, fitted without the image at hand), "model" or "none".
+    center_bias: "own" (the data set's, fitted without the image that is scored), "model" or "none".
     size: (height, width) to which images are scaled before the model sees them; as stored by default.
     only: numbers or mask of the images to score; centre bias and negatives still come from all of ``data``.
     track: wraps the indices while they are worked through, for a progress bar.

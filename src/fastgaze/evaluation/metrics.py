@@ -28,7 +28,7 @@ def cells(shape: tuple[int, ...], fixations: ArrayLike, name: str = "image") -> 
     if not inside.all():
         bad = points[np.argmin(inside)]
         raise DataError(
-            f"{name}: fixation ({bad[0]:g}, {bad[1]:g}) is not inside the map of {shape[0]}x{shape[1]}; "
+            f"{name}: fixation ({bad[0]:g}, {bad[1]:g}) is not inside the map of {shape[1]}x{shape[0]}; "
             "scale fixations to the map and drop those outside"
         )
     return y.astype(np.int64) * shape[1] + x.astype(np.int64)
@@ -75,7 +75,7 @@ def information_gain(log_density: Map, fixations: ArrayLike, baseline: Map, name
 
 
 def auc(saliency_map: Map, fixations: ArrayLike, name: str = "image") -> float:
-    """Chance that a fixated pixel has a higher value than any pixel of the map; ties count half."""
+    """Probability that a fixated pixel has a higher value than a random pixel of the map; ties count half."""
     values = check_map(saliency_map, name).ravel()
     return auc_of_values(values[cells(saliency_map.shape, fixations, name)], values)
 
@@ -182,7 +182,7 @@ def to_density(saliency_map: Map, minimum: float = 0.0) -> NDArray[np.float64]:
     lowest = float(values.min())
     if lowest < 0:
         values = values - lowest
-    if minimum:  # a second step: beside ``lowest`` it would be rounded away
+    if minimum:  # in a second step, because added to ``lowest`` it would be rounded away
         values = values + minimum
     total = float(values.sum())
     return values / total if total else np.full(values.shape, 1 / values.size)

@@ -23,7 +23,7 @@ def open_model(sources: Sequence[str], resized: bool = False, threads: int | Non
     """A bundled name, an exported .onnx, a checkpoint .safetensors, a peer .vxm, or several of them as an ensemble.
 
     A folder stands for all models in it.
-    resized: images will come at the size the model shall work at; otherwise .onnx and .vxm models choose it.
+    resized: images come at the size at which the model is to work; otherwise .onnx and .vxm models choose it.
     """
     expanded = [member for source in sources for member in _expand(source)]
     if not expanded:
@@ -79,11 +79,8 @@ class CheckpointModel:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._torch = require("torch", "train")
         from fastgaze.networks.checkpoint import load_checkpoint
-        from fastgaze.networks.lenet import LeNet5
 
         model, _ = load_checkpoint(path)
-        if isinstance(model, LeNet5):
-            raise ModelError(f"{path}: a LeNet-5 predicts no gaze; give a gaze model")
         if threads:
             self._torch.set_num_threads(threads)
         self._model = model.eval()

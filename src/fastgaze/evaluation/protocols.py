@@ -1,13 +1,13 @@
-"""Protocols: which map each metric is given, and in whose version it is computed.
+"""Protocols: which map each metric is given, and how it is computed.
 
 ``tuebingen``
     A model is its density; each metric gets the map that is best for it under that density
     (Kuemmerer, Wallis, Bethge 2018). AUC and NSS: the density. sAUC: the density divided by the centre
     bias, the distribution of the negatives. CC and KL: the density blurred with the kernel of the empirical
     map, its expectation. SIM: the same blurred density; the true optimum has no closed form, and pysaliency's
-    stochastic search for it starts from this map and takes seconds an image.
+    stochastic search for it starts from this map and takes seconds per image.
 ``mit-legacy``
-    One map, the density, for all metrics, computed as the MIT benchmark's MATLAB code did, and hence as in
+    One map, the density, for all metrics, computed as the MIT benchmark's MATLAB code did, and therefore as in
     the paper's table: fixated pixels count once, AUC after Judd with jitter and fixated values as thresholds,
     sAUC after Borji (a tenth as step, 100 random splits, negatives from ten other images), sample standard
     deviation, SIM after stretching maps to 0..1.
@@ -123,7 +123,7 @@ def score(protocol: str, log_density: NDArray[np.floating], case: Case) -> dict[
 def check_protocol(protocol: str) -> str:
     """The protocol itself, if there is one of that name."""
     if protocol not in _PROTOCOLS:
-        raise ArgumentError(f"no protocol {protocol!r}; there are {' and '.join(_PROTOCOLS)}")
+        raise ArgumentError(f"no protocol {protocol!r}; choose from {', '.join(_PROTOCOLS)}")
     return protocol
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, DataError, require
-from fastgaze.core.files import replacing
+from fastgaze.core.files import replacing, write_whole
 from fastgaze.core.pictures import image_files, read_pixels, read_size
 from fastgaze.core.sizes import Size
 from fastgaze.evaluation.evaluate import LogDensityModel
@@ -54,8 +54,7 @@ def submit(
     else:
         for name, log_density in predictions:
             target = (out / name).with_suffix(".png")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(_png(log_density, map))
+            write_whole(target, _png(log_density, map))
     return len(files)
 
 

@@ -1,35 +1,173 @@
 """Checkpoints: safetensors with the spec and the training record as JSON in the metadata. No pickle."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
+from torch import Tensor
 
 from fastgaze.core.errors import ModelError
-from fastgaze.core.files import replacing
-from fastgaze.core.spec import spec_from_json, spec_to_json
+from fastgaze.core.files import write_whole
+from fastgaze.core.spec import EnsembleSpec, Spec, scaled_size, spec_from_json, spec_to_json
 from fastgaze.networks.factory import Model, create_model
+from fastgaze.networks.gaze import GazeModel
 
-FORMAT = "fastgaze-checkpoint-1"
+FORMAT = "fastgaze-checkpoint-2"
+_UNTYPED = "fastgaze-checkpoint-1"  # its records were dictionaries that every stage filled in its own way
+_UNTYPED_SIZE = (240, 320)  # of the images in all runs of that format, whose records do not contain it
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+Stage = Literal["untrained", "unknown", "teacher", "distill", "tune", "prune", "narrow", "finetune", "exported"]
 
 
-def save_checkpoint(model: Model, path: str | Path, record: dict[str, Any] | None = None) -> None:
+@dataclass(frozen=True)
+class BackboneRecord:
+    """Pretrained weights that a trunk was filled with.
+
+    layers: ``all`` of the file's, or those ``matching`` by name.
+    spreads: for every layer that was rescaled, what its output was divided by.
+    """
+
+    file: str
+    sha256: str
+    layers: Literal["all", "matching"]
+    spreads: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PruningRecord:
+    """How a network was made smaller.
+
+    cost: of the network when it was saved, in ``unit`` (GFLOP at 640x480, or milliseconds of an engine).
+    mark: the cost at or below which it was to be saved, in the same unit; None at the end of a run.
+    """
+
+    objective: str
+    unit: Literal["GFLOP", "ms"]
+    cost: float
+    mark: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """What a network is and how it came to be. Every stage fills every field that it can know.
+
+    working_pixels: height times width of the images that the network saw; None if that is not known.
+    data: names of the sets that this stage trained on.
+    teachers: runs whose soft targets this stage learned from.
+    start: the record of the network that this stage began with.
+    precision: of the arithmetic in training.
+    steps: of this stage, up to the parameters that were saved.
+    loss: on the validation images, nats per fixation on the loss grid.
+    details: more for readers, such as the stage's settings; no code depends on them.
+    """
+
+    stage: Stage
+    architecture: str
+    working_pixels: int | None
+    data: tuple[str, ...]
+    teachers: tuple[str, ...] = ()
+    start: "TrainingRecord | None" = None
+    backbone: BackboneRecord | None = None
+    pruning: PruningRecord | None = None
+    precision: Literal["bf16", "fp32"] = "bf16"
+    steps: int = 0
+    seed: int = 0
+    loss: float | None = None
+    details: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def trained_on(self) -> tuple[str, ...]:
+        """Names of all sets, of this stage and of those before it, each once, in order."""
+        earlier = () if self.start is None else self.start.trained_on
+        return tuple(dict.fromkeys((*earlier, *self.data)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``from_json`` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "TrainingRecord":
+        """The inverse of ``to_json``."""
+        start, backbone, pruning = values["start"], values["backbone"], values["pruning"]
+        typed = {
+            "data": tuple(values["data"]),
+            "teachers": tuple(values["teachers"]),
+            "start": start and cls.from_json(start),
+            "backbone": backbone and BackboneRecord(**backbone),
+            "pruning": pruning and PruningRecord(**pruning),
+        }
+        return cls(**{**values, **typed})
+
+
+def untrained(spec: Spec) -> TrainingRecord:
+    """The record of a network with fresh weights."""
+    return TrainingRecord("untrained", spec.architecture, None, ())
+
+
+def save_checkpoint(
+    model: Model,
+    path: str | Path,
+    record: TrainingRecord | None = None,
+    dtype: Literal["float32", "float16"] = "float32",
+) -> None:
     """Write a network and how it came to be; the file is replaced in one step.
 
-    record: anything JSON can hold: data, seeds, scores, the run it came from.
+    dtype: of the convolutions' weights; ``float16`` halves the file and changes log densities by about 0.001 nats.
     """
-    path = Path(path)
-    metadata = {"format": FORMAT, "spec": spec_to_json(model.spec), "record": json.dumps(record or {})}
+    record = untrained(model.spec) if record is None else record
+    metadata = {"format": FORMAT, "spec": spec_to_json(model.spec), "record": json.dumps(record.to_json())}
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in model.state_dict().items()}
-    with replacing(path) as part:
-        save_file(tensors, part, metadata)
+    if dtype == "float16":
+        tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
+    write_whole(Path(path), save(tensors, metadata))
 
 
-def load_checkpoint(path: str | Path) -> tuple[Model, dict[str, Any]]:
-    """The network in evaluation mode, and its record."""
-    if not Path(path).is_file():
+def _halved(name: str, tensor: Tensor) -> Tensor:
+    """Weights of a convolution as float16; anything else is small and keeps its digits and its range."""
+    if tensor.dim() != 4:
+        return tensor
+    half = tensor.half()
+    if not torch.isfinite(half).all():
+        raise ModelError(f"{name} holds weights beyond 65,504, which float16 cannot store; save with dtype='float32'")
+    return half
+
+
+def load_checkpoint(path: str | Path) -> tuple[Model, TrainingRecord]:
+    """The network in float32 and evaluation mode, and its record."""
+    metadata, tensors = _read(Path(path))
+    spec = spec_from_json(metadata["spec"])
+    model = create_model(spec.architecture, spec)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if expected != found:
+        raise ModelError(f"{path}: spec and tensors disagree at {_first_difference(expected, found)}")
+    model.load_state_dict(tensors)
+    try:
+        values = json.loads(metadata["record"])
+        typed = metadata["format"] == FORMAT
+        record = TrainingRecord.from_json(values) if typed else convert_untyped(values, spec)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelError(f"{path}: its training record is damaged ({error!r}); save the network again") from error
+    return model.eval(), record
+
+
+def load_gaze_model(path: str | Path) -> tuple[GazeModel, TrainingRecord]:
+    """As ``load_checkpoint``, for what needs one network: an ensemble is refused."""
+    model, record = load_checkpoint(path)
+    if not isinstance(model, GazeModel):
+        raise ModelError(f"{path} holds a {model.spec.architecture}; give the checkpoint of a single network")
+    return model, record
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and tensors of a checkpoint."""
+    if not path.is_file():
         raise ModelError(f"no checkpoint at {path}; give a .safetensors file that fastgaze wrote")
     try:
         with safe_open(path, framework="pt") as file:
@@ -39,21 +177,87 @@ def load_checkpoint(path: str | Path) -> tuple[Model, dict[str, Any]]:
         raise ModelError(
             f"{path}: not a readable checkpoint ({error}); it may be truncated or of another format"
         ) from error
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") not in (FORMAT, _UNTYPED):
         raise ModelError(
             f"{path}: a safetensors file, but not a checkpoint of fastgaze (no {FORMAT!r} in its metadata)"
         )
-    spec = spec_from_json(metadata["spec"])
-    model = create_model(spec.architecture, spec)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if expected != found:
-        raise ModelError(f"{path}: spec and tensors disagree at {_first_difference(expected, found)}")
-    model.load_state_dict(tensors)
-    return model.eval(), json.loads(metadata["record"])
+    return metadata, tensors
 
 
 def _first_difference(expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> str:
     name = min(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     shapes = [str(list(shape)) if shape is not None else "absent" for shape in (expected.get(name), found.get(name))]
     return f"{name}: the spec says {shapes[0]}, the file has {shapes[1]}"
+
+
+def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
+    """The record of a checkpoint in the older format, from the keys that its stage wrote."""
+    fit, mixture, prune = (values.get(key, {}) for key in ("fit", "mixture", "prune"))
+    settings = fit.get("settings") or prune.get("settings", {})
+    start = values.get("start") or values.get("grown_from")
+    data = values.get("data") or ()
+    record = TrainingRecord(
+        stage=_untyped_stage(values, spec),
+        architecture=spec.architecture,
+        working_pixels=values.get("working_pixels") or _scaled_pixels(settings, spec),
+        data=(data,) if isinstance(data, str) else tuple(data),
+        teachers=_untyped_teachers(mixture),
+        backbone=_untyped_backbone(values),
+        pruning=_untyped_pruning(prune),
+        precision=settings.get("precision", "bf16"),
+        steps=fit.get("best_step") or prune.get("step", 0),
+        seed=settings.get("seed", 0),
+        loss=fit.get("best_loss"),
+        details={key: value for key, value in values.items() if key not in ("data", "start", "grown_from")},
+    )
+    if not start:
+        return record
+    earlier = convert_untyped(start, spec)
+    return replace(record, start=earlier, backbone=record.backbone or earlier.backbone)
+
+
+def _untyped_teachers(mixture: Mapping[str, Any]) -> tuple[str, ...]:
+    if not mixture or not (mixture.get("teacher", 1) or mixture.get("variants")):
+        return ()
+    return tuple(mixture.get("teachers", ("teacher",)))
+
+
+def _untyped_stage(values: Mapping[str, Any], spec: Spec) -> Stage:
+    stages: dict[str, Stage] = {
+        "prune": "prune",
+        "narrowed": "narrow",
+        "images": "finetune",
+        "folds": "teacher",
+        "model": "exported",
+    }
+    for key, stage in stages.items():
+        if key in values:
+            return stage
+    if isinstance(spec, EnsembleSpec) or spec.architecture == "deepgaze2":
+        return "teacher"
+    if "mixture" in values:
+        return "tune" if "start" in values else "distill"
+    return "unknown"
+
+
+def _scaled_pixels(settings: Mapping[str, Any], spec: Spec) -> int | None:
+    if not settings:
+        return None
+    trunk = spec.member.trunk if isinstance(spec, EnsembleSpec) else spec.trunk
+    height, width = scaled_size(_UNTYPED_SIZE, settings.get("scale", 1.0), trunk.stride)
+    return height * width
+
+
+def _untyped_backbone(values: Mapping[str, Any]) -> BackboneRecord | None:
+    if "backbone" not in values:
+        return None
+    spreads = values.get("divided_by_spread_on_sample_images", {})
+    return BackboneRecord(values["backbone"], values["sha256"], values["layers"], spreads)
+
+
+def _untyped_pruning(values: Mapping[str, Any]) -> PruningRecord | None:
+    if "cost" not in values:
+        return None
+    settings = values["settings"]
+    unit: Literal["GFLOP", "ms"] = "ms" if settings.get("cost") == "latency" else "GFLOP"
+    return PruningRecord(settings["objective"], unit, values["cost"], values.get("mark"))

@@ -1,4 +1,4 @@
-"""Several readouts over one trunk: the DeepGaze II ensemble that teaches, at the price of one trunk."""
+"""Several readouts over one trunk: the DeepGaze II ensemble of the teacher, at the cost of one trunk."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fastgaze.core.cost import trunk_outputs
 from fastgaze.core.spec import EnsembleSpec, GazeSpec
-from fastgaze.networks.gaze import GazeModel, Readout, Tail, make_trunk, pad_to_stride
+from fastgaze.networks.gaze import GazeModel, Readout, Tail, TwoScaleReadout, make_readout, make_trunk, pad_to_stride
 
 
 class Head(nn.Module):
     """A readout with its tail: what differs between the members of an ensemble."""
 
-    def __init__(self, readout: Readout, tail: Tail) -> None:
+    def __init__(self, readout: Readout | TwoScaleReadout, tail: Tail) -> None:
         super().__init__()
         self.readout, self.tail = readout, tail
 
@@ -34,10 +33,7 @@ class GazeEnsemble(nn.Module):
         member = spec.member
         self.member_architecture, self.activation = member.architecture, member.activation
         self.trunk = make_trunk(member.trunk)
-        maps = trunk_outputs(member.trunk)
-        self.heads = nn.ModuleList(
-            Head(Readout(maps, member.readout, member.activation), Tail()) for _ in range(spec.members)
-        )
+        self.heads = nn.ModuleList(Head(make_readout(member), Tail()) for _ in range(spec.members))
 
     @classmethod
     def of(cls, models: Sequence[GazeModel]) -> "GazeEnsemble":
@@ -52,6 +48,11 @@ class GazeEnsemble(nn.Module):
         return ensemble.eval()
 
     @property
+    def stride(self) -> int:
+        """As ``GazeModel.stride``."""
+        return self.trunk.spec.stride
+
+    @property
     def spec(self) -> EnsembleSpec:
         """The widths that the layers have now."""
         head = self.heads[0]
@@ -62,7 +63,8 @@ class GazeEnsemble(nn.Module):
     def forward(self, image: Tensor, size: tuple[int, int] | None = None, center_bias: Tensor | None = None) -> Tensor:
         """As ``GazeModel.forward``."""
         image_size = (image.shape[-2], image.shape[-1])
-        return self.from_features(self.trunk(pad_to_stride(image)), image_size, size or image_size, center_bias)
+        features = self.trunk(pad_to_stride(image, self.stride))
+        return self.from_features(features, image_size, size or image_size, center_bias)
 
     def from_features(
         self, features: Tensor, image_size: tuple[int, int], size: tuple[int, int], center_bias: Tensor | None = None

@@ -3,12 +3,11 @@
 from typing import Literal, overload
 
 from fastgaze.core.errors import ModelError
-from fastgaze.core.spec import EnsembleSpec, LeNetSpec, Spec, architectures, spec_for
+from fastgaze.core.spec import EnsembleSpec, Spec, architectures, spec_for
 from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.networks.gaze import GazeModel
-from fastgaze.networks.lenet import LeNet5
 
-Model = GazeModel | GazeEnsemble | LeNet5
+Model = GazeModel | GazeEnsemble
 
 
 def list_models() -> list[str]:
@@ -17,10 +16,8 @@ def list_models() -> list[str]:
 
 
 @overload
-def create_model(architecture: Literal["lenet5"], spec: Spec | None = None) -> LeNet5: ...
-@overload
 def create_model(
-    architecture: Literal["fastgaze", "densegaze", "deepgaze2"], spec: Spec | None = None
+    architecture: Literal["fastgaze", "densegaze", "deepgaze2", "litegaze"], spec: Spec | None = None
 ) -> GazeModel: ...
 @overload
 def create_model(architecture: str, spec: Spec | None = None) -> Model: ...
@@ -29,6 +26,4 @@ def create_model(architecture: str, spec: Spec | None = None) -> Model:
     spec = spec_for(architecture) if spec is None else spec
     if spec.architecture != architecture:
         raise ModelError(f"asked for {architecture!r}, but the spec is one of {spec.architecture!r}")
-    if isinstance(spec, LeNetSpec):
-        return LeNet5(spec)
     return GazeEnsemble(spec) if isinstance(spec, EnsembleSpec) else GazeModel(spec)

@@ -1,8 +1,8 @@
 """From a torch network to the file that ships: ONNX of the convolutional part, with a card inside.
 
 The file takes an image of any size that is a multiple of the stride; blur, centre bias and normalisation are the
-runtime's, from the card. Every file is read back by the runtime and compared with torch before it gets its name: one
-that differs is never left behind.
+runtime's, from the card. Every file is read back by the runtime and compared with torch before it is put in
+place: one that differs is never left behind.
 """
 
 import copy
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,16 @@ from fastgaze.core.errors import ExportError, require
 from fastgaze.core.files import replacing
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.spec import spec_to_json
-from fastgaze.networks import GazeModel
+from fastgaze.networks import GazeModel, TrainingRecord
+from fastgaze.onnx.layers import graph_layers
 from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.resize import prepare
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from torch import nn
 
 Array = npt.NDArray[np.float32]
 
@@ -38,6 +43,7 @@ INT8_DIVERGENCE = 0.05
 """Largest mean Kullback-Leibler divergence of the int8 file from the network, in nats, over the calibration images."""
 _OPSET = 17
 _IR_VERSION = 9
+_COUNTED = (480, 640)  # (height, width) for which costs are given
 # Upright, flat, square and both extreme strips: every kind of border a picture can have.
 _RATIOS = (3 / 4, 4 / 3, 1.0, 8.0, 1 / 8)
 
@@ -52,6 +58,12 @@ class Facts:
     licence: str = "Apache-2.0"
     working_size: WorkingSize = field(default_factory=WorkingSize)
 
+    @classmethod
+    def of(cls, name: str, record: TrainingRecord, pixels: int | None = None) -> "Facts":
+        """What a network's record says; ``pixels`` in place of those that it was trained with."""
+        working = pixels or record.working_pixels or WorkingSize.pixels
+        return cls(name, data=", ".join(record.trained_on), working_size=WorkingSize(pixels=working))
+
 
 def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -> ModelCard:
     """Write ``model`` as ONNX (fp32 arithmetic) to ``path`` and check it against torch.
@@ -62,6 +74,7 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
     model.eval()
     card = make_card(model, facts)
     graph = _graph(model)
+    check_cost(model, graph)
     if half:
         _store_half(graph)
     _publish(graph, card, path, lambda predictor: check_parity(model, predictor))
@@ -88,15 +101,22 @@ def make_card(model: GazeModel, facts: Facts) -> ModelCard:
         architecture=spec.architecture,
         parameters=parameters(spec),
         maps=prunable_maps(spec),
-        gflop_640x480=flops(spec, (480, 640)) / 1e9,
+        gflop_640x480=flops(spec, _COUNTED) / 1e9,
         spec=json.loads(spec_to_json(spec)),
         sigma=float(model.tail.sigma.detach()),
         center_bias=model.tail.center_bias.detach().cpu().numpy().astype(np.float32),
-        working_size=facts.working_size,
+        working_size=replace(facts.working_size, stride=model.stride),
         scores=facts.scores,
         data=facts.data,
         licence=facts.licence,
     )
+
+
+def check_cost(model: GazeModel, graph: "ModelProto") -> None:
+    """Refuse a graph whose convolutions do not cost what the network's widths imply."""
+    said, found = flops(model.spec, _COUNTED), sum(layer.flops for layer in graph_layers(graph, _COUNTED))
+    if said != found:
+        raise ExportError(f"the exported graph costs {found:,} FLOPs at 640x480, its widths {said:,}; not written")
 
 
 def check_parity(model: GazeModel, predictor: Predictor) -> float:
@@ -169,33 +189,47 @@ def _rounded(model: GazeModel) -> GazeModel:
 
 def _folded(model: GazeModel) -> GazeModel:
     """A copy in evaluation mode in which every BatchNorm that alone reads a convolution is part of it."""
-    from torch import fx, nn
+    from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 
     model = copy.deepcopy(model).eval()
     network = model.network
+    for conv_name, norm_name in foldable(model).items():
+        convolution, norm = network.get_submodule(conv_name), network.get_submodule(norm_name)
+        assert isinstance(convolution, nn.Conv2d)
+        assert isinstance(norm, nn.BatchNorm2d)
+        network.set_submodule(conv_name, fuse_conv_bn_eval(convolution, norm))
+        network.set_submodule(norm_name, nn.Identity())
+    return model
+
+
+def foldable(model: GazeModel) -> dict[str, str]:
+    """Convolutions whose maps only a BatchNorm reads, and that BatchNorm: names within ``model.network``."""
+    from torch import fx, nn
+
+    network, found = model.network, {}
     for node in fx.symbolic_trace(network).graph.nodes:
-        if node.op != "call_module" or not isinstance(norm := network.get_submodule(node.target), nn.BatchNorm2d):
+        if node.op != "call_module" or not isinstance(network.get_submodule(node.target), nn.BatchNorm2d):
             continue
         (before,) = node.all_input_nodes
         if before.op != "call_module" or len(before.users) != 1:
             continue
-        if isinstance(convolution := network.get_submodule(before.target), nn.Conv2d):
-            network.set_submodule(before.target, fuse_conv_bn_eval(convolution, norm))
-            network.set_submodule(node.target, nn.Identity())
-    return model
+        if isinstance(network.get_submodule(before.target), nn.Conv2d):
+            found[str(before.target)] = str(node.target)
+    return found
 
 
-def _graph(model: GazeModel) -> Any:
+def _graph(model: GazeModel) -> "ModelProto":
     """The convolutional part as an ONNX model, every BatchNorm that follows a convolution folded into it."""
     import torch
 
     onnx = require("onnx", "train")
+    network, pads = _symmetric(model.network)
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "network.onnx"
         # The TorchScript exporter: the same nodes as the newer one, in 0.1 s instead of 9 and without onnxscript.
         torch.onnx.export(
-            model.network,
+            network,
             (torch.zeros(1, 3, 64, 96),),
             path,
             dynamo=False,
@@ -204,9 +238,40 @@ def _graph(model: GazeModel) -> Any:
             output_names=["saliency"],
             dynamic_axes={"image": {0: "n", 2: "height", 3: "width"}, "saliency": {0: "n", 2: "rows", 3: "columns"}},
         )
-        graph = onnx.load(path)
+        graph: ModelProto = onnx.load(path)
+    _set_pads(graph, pads)
     onnx.checker.check_model(graph)
     return graph
+
+
+def _symmetric(network: "nn.Module") -> tuple["nn.Module", dict[int, list[int]]]:
+    """A copy whose convolutions pad by themselves, alike on both sides, and the pads that those must have instead.
+
+    By number of the convolution in the order of execution: top, left, bottom, right. torch has no convolution with
+    asymmetric padding and ONNX has, so that a pass over the maps is saved.
+    """
+    from torch import fx, nn
+
+    network, pads = copy.deepcopy(network), dict[int, list[int]]()
+    calls = [node for node in fx.symbolic_trace(network).graph.nodes if node.op == "call_module"]
+    convolutions = [node for node in calls if isinstance(network.get_submodule(node.target), nn.Conv2d)]
+    for number, node in enumerate(convolutions):
+        convolution, before = network.get_submodule(node.target), node.args[0]
+        assert isinstance(convolution, nn.Conv2d)
+        pad = network.get_submodule(before.target) if before.op == "call_module" else None
+        if isinstance(pad, nn.ZeroPad2d):
+            left, right, top, bottom = pad.padding
+            pads[number] = [top, left, bottom, right]
+            network.set_submodule(before.target, nn.Identity())
+            convolution.padding = (convolution.kernel_size[0] // 2, convolution.kernel_size[1] // 2)
+    return network, pads
+
+
+def _set_pads(model: "ModelProto", pads: Mapping[int, list[int]]) -> None:
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    for number, sides in pads.items():
+        (own,) = (attribute for attribute in convolutions[number].attribute if attribute.name == "pads")
+        own.ints[:] = sides
 
 
 @contextmanager
@@ -222,7 +287,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _store_half(graph: Any) -> None:
+def _store_half(graph: "ModelProto") -> None:
     """Keep convolution weights as float16 with a Cast each; engines fold the Cast when they load the file."""
     onnx = require("onnx", "train")
     weights = {node.input[1] for node in graph.graph.node if node.op_type == "Conv"}
@@ -238,7 +303,7 @@ def _store_half(graph: Any) -> None:
     graph.graph.node.extend(casts + nodes)
 
 
-def _quantised(graph: Any, samples: Sequence[Array]) -> Any:
+def _quantised(graph: "ModelProto", samples: Sequence[Array]) -> "ModelProto":
     """Static QDQ quantisation, weights by channel; the readout, 0.1% of the arithmetic, stays in fp32."""
     onnx = require("onnx", "train")
     from onnxruntime import quantization
@@ -255,15 +320,16 @@ def _quantised(graph: Any, samples: Sequence[Array]) -> Any:
             per_channel=True,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
-            # Weights of 7 bits: CPUs without VNNI add two products in 16 bits, which 8 bits overflow without a word.
+            # Weights of 7 bits: CPUs without VNNI add two products in 16 bits, which 8 bits overflow silently.
             reduce_range=True,
             nodes_to_exclude=readout,
         )
-        return onnx.load(target)
+        quantised: ModelProto = onnx.load(target)
+        return quantised
 
 
 class _Reader:
-    """Hands the calibration images to onnxruntime, one a call, then None."""
+    """Hands the calibration images to onnxruntime, one per call, then None."""
 
     def __init__(self, samples: Sequence[Array]) -> None:
         self._samples = iter(samples)
@@ -273,8 +339,8 @@ class _Reader:
         return None if sample is None else {"image": sample[None]}
 
 
-def _publish(graph: Any, card: ModelCard, path: Path, check: Callable[[Predictor], float]) -> None:
-    """Write the graph with its card beside ``path``, load it, check it, and only then give it its name."""
+def _publish(graph: "ModelProto", card: ModelCard, path: Path, check: Callable[[Predictor], float]) -> None:
+    """Write the graph with its card under a temporary name, load it, check it, and only then rename it to ``path``."""
     onnx = require("onnx", "train")
     graph.ir_version = _IR_VERSION
     graph.producer_name, graph.producer_version, graph.doc_string = "fastgaze", "", ""

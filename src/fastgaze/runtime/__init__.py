@@ -1,1 +1,1 @@
-"""What ships: from an image to a gaze map with numpy, Pillow and onnxruntime."""
+"""What ships: from a picture to a gaze map with numpy, Pillow and onnxruntime."""

@@ -31,7 +31,12 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 REFERENCE: Size = (480, 640)
 """Picture for which costs are stated, (height, width): as the paper does, and at the working size that it leads to."""
-# ModelProto's graph, operator sets and functions: all of it that computes.
+_MOST_SIGMA = 1e4
+_LEAST_STD = 1e-6
+_MOST_WORKING_PIXELS = 16_000_000
+# How ONNX names a separate file that holds weights: the first field of an entry, eight bytes long.
+_EXTERNAL = b"\x0a\x08location\x12"
+# ModelProto's graph, operator sets and functions: all that computes.
 _COMPUTING_FIELDS = (7, 8, 25)
 # ModelProto.metadata_props and the key and value of its StringStringEntryProto.
 _METADATA_FIELD, _KEY_FIELD, _VALUE_FIELD = 14, 1, 2
@@ -141,7 +146,7 @@ class ModelCard:
             raise ModelError(f"model format {document.get('format')!r} is not {FORMAT}; export the model again")
         try:
             normalisation = document["normalisation"]
-            return cls(
+            card = cls(
                 name=str(document["name"]),
                 architecture=str(document["architecture"]),
                 precision=str(document["precision"]),
@@ -158,8 +163,28 @@ class ModelCard:
                 data=str(document["data"]),
                 licence=str(document["licence"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+            card._check()
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelError(f"the model's metadata is damaged ({error!r}); export the model again") from error
+        return card
+
+    def _check(self) -> None:
+        """What the runtime computes with must make sense: a file may come from anybody."""
+        policy = self.working_size
+        sound = {
+            "sigma": 0 <= self.sigma <= _MOST_SIGMA,
+            "mean": bool(np.isfinite(self.mean).all()),
+            "std": all(_LEAST_STD <= value < math.inf for value in self.std),
+            "center_bias": bool(np.isfinite(self.center_bias).all()),
+            "gflop_640x480": 0 <= self.gflop_640x480 < math.inf,
+            "working_size": all(isinstance(side, int) for side in (policy.pixels, policy.stride, policy.least))
+            and 1 <= policy.stride <= 256
+            and 1 <= policy.least <= 4096
+            and 1 <= policy.max_ratio <= 100
+            and 1 <= policy.pixels <= _MOST_WORKING_PIXELS,
+        }
+        if wrong := [name for name, holds in sound.items() if not holds]:
+            raise ModelError(f"the model's {', '.join(wrong)} is out of range or not a number; export the model again")
 
 
 def read_card(path: Path) -> ModelCard:
@@ -178,9 +203,11 @@ def parse_card(content: bytes, label: str) -> ModelCard:
         text = entries[KEY]
     except (IndexError, KeyError, ValueError) as error:
         raise ModelError(f"{label} is not a fastgaze model; make one with `fastgaze export CHECKPOINT`") from error
+    if _EXTERNAL in content:
+        raise ModelError(f"{label} has weights in another file, which is not read; save the model as one file")
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"the metadata of {label} is not JSON; export the model again") from error
     if not isinstance(document, dict):
         raise ModelError(f"the metadata of {label} is not a JSON object; export the model again")

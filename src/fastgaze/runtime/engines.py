@@ -44,7 +44,7 @@ def make_engine(path: Path, content: bytes, engine: str = "onnxruntime", threads
         return PerProcess(OpenVino, path, content, threads)
     if engine == "openvino-bf16":
         return PerProcess(OpenVinoBf16, path, content, threads)
-    raise ArgumentError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+    raise ArgumentError(f"no engine {engine!r}; choose from {', '.join(ENGINES)}")
 
 
 def available_cores() -> int:
@@ -56,7 +56,7 @@ def available_cores() -> int:
 
 
 class PerProcess:
-    """An engine that every process which runs it loads anew: threads and handles survive neither fork nor pickle."""
+    """An engine that each process loads for itself: threads and handles survive neither fork nor pickle."""
 
     def __init__(self, kind: Callable[[Path, bytes, int], Engine], path: Path, content: bytes, threads: int) -> None:
         self._recipe = (kind, path, content, threads)
@@ -71,6 +71,10 @@ class PerProcess:
             engine = self._loaded[os.getpid()] = kind(path, content, threads)
         return engine(images)
 
+    def inherit(self) -> None:
+        """In a fork of a process that had one thread: use what that process loaded."""
+        self._loaded[os.getpid()] = next(iter(self._loaded.values()))
+
     def __reduce__(self) -> "tuple[type[PerProcess], tuple[Any, ...]]":
         return PerProcess, self._recipe
 
@@ -81,6 +85,7 @@ class OnnxRuntime:
     def __init__(self, path: Path, content: bytes, threads: int) -> None:
         import onnxruntime
 
+        self._path = path
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -94,7 +99,10 @@ class OnnxRuntime:
 
     def __call__(self, images: Array) -> Array:
         """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
-        saliency: Array = self._session.run(None, {"image": images})[0]
+        try:
+            saliency: Array = self._session.run(None, {"image": images})[0]
+        except Exception as error:  # as above
+            raise ModelError(f"onnxruntime cannot run {self._path}: {_first_line(error)}") from error
         return saliency
 
 

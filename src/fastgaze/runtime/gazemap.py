@@ -2,10 +2,11 @@
 
 Peaks, windows, masses and information are found once, on a grid over the picture whose longer side has at most ``GRID``
 cells, and are given in pixels of the picture, whatever size of map was asked for. The network's own output has a tenth
-as many cells and is blurred at that, so a finer grid would say nothing new. The log density at the size asked for is
+as many cells and is blurred, so a finer grid would add nothing. The log density at the size asked for is
 made when it is first used.
 """
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,10 +18,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.core.operators import sharing_matrix
-from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode_png, open_picture
+from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
 from fastgaze.runtime import colours
@@ -214,7 +216,7 @@ class GazeMap:
     def percentile(self) -> Array:
         """Share of the picture's area that is looked at less than each pixel: float32 (H, W) of ``size``, 0..1.
 
-        Log densities are told apart in 65,536 steps between the lowest and the highest.
+        Log densities are distinguished in 65,536 steps between the lowest and the highest.
         """
         low, high = float(self.log_density.min()), float(self.log_density.max())
         if high == low:
@@ -233,7 +235,7 @@ class GazeMap:
         log_density = self.grid if max(size) > GRID else self._at(size)
         relative = np.exp(0.5 * (log_density - log_density.max()))
         levels = Image.fromarray((255 * relative + 0.5).astype(np.uint8))
-        # The grid is finer than the blur: what lies between its cells is as good as straight.
+        # The grid is finer than the blur: between its cells the density is almost linear.
         return levels if levels.size == (width, height) else levels.resize((width, height), Image.Resampling.BILINEAR)
 
     @property
@@ -255,11 +257,13 @@ class GazeMap:
         if self._picture is None:
             return colors
         photo = self._picture.rgb(at_least=size)
-        if photo.size != (width, height):
-            photo = photo.resize((width, height), Image.Resampling.BILINEAR)
+        # A copy in both cases: the picture keeps what it has decoded.
+        same = photo.size == (width, height)
+        shown = photo.copy() if same else photo.resize((width, height), Image.Resampling.BILINEAR)
         # The square root lets weaker places show through as well.
         alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
-        return Image.composite(colors, photo, levels.point(alpha.tolist()))
+        shown.paste(colors, mask=levels.point(alpha.tolist()))
+        return shown
 
     def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Any]:
         """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.
@@ -284,15 +288,16 @@ class GazeMap:
         suffix = path.suffix.lower()
         if suffix not in (".npy", ".json", ".png", ".jpg", ".jpeg", ".webp"):
             raise ArgumentError(f"cannot save a gaze map as {path.name!r}; use .npy, .json, .png, .jpg or .webp")
-        with replacing(path) as part:
-            if suffix == ".npy":
-                np.save(part, self.log_density, allow_pickle=False)
-            elif suffix == ".json":
-                part.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-            elif suffix == ".png":
-                part.write_bytes(encode_png(self.overlay()))
-            else:
-                self.overlay().save(part)
+        write_whole(path, self._encoded(suffix))
+
+    def _encoded(self, suffix: str) -> bytes:
+        if suffix == ".json":
+            return json.dumps(self.to_json(), indent=2).encode() + b"\n"
+        if suffix != ".npy":
+            return encode(self.overlay(), suffix)
+        buffer = io.BytesIO()
+        np.save(buffer, self.log_density, allow_pickle=False)
+        return buffer.getvalue()
 
 
 class _Given:

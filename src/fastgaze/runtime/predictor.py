@@ -1,4 +1,4 @@
-"""From a picture to a gaze map: decode, prepare, network (``look``), then the tail (``at``). The one way there is."""
+"""From a picture to a gaze map: decode, prepare, network (``look``), then the tail (``at``). There is no other way."""
 
 import os
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.center_bias import CenterBias
-from fastgaze.core.errors import ArgumentError
+from fastgaze.core.errors import ArgumentError, ModelError
 from fastgaze.core.pictures import Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size
 from fastgaze.runtime import tail, zoo
 from fastgaze.runtime.card import ModelCard, WorkingSize
-from fastgaze.runtime.engines import Engine, make_engine
+from fastgaze.runtime.engines import Engine, PerProcess, make_engine
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.resize import prepare
 
@@ -49,7 +49,7 @@ class View:
 
         center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
         """
-        bias = self.predictor.bias(center_bias)
+        bias = self.predictor._bias_of(center_bias)
         density = tail.Field(self.saliency, self.working, self.predictor.card.sigma, bias)
         named = "none" if center_bias is None else "model" if isinstance(center_bias, str) else "given"
         return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock)
@@ -68,6 +68,11 @@ class Predictor:
         """The model's name."""
         return self.card.name
 
+    def inherit(self) -> None:
+        """In a fork of a process that had one thread: use the engine that it loaded. Any other fork loads its own."""
+        if isinstance(self._engine, PerProcess):
+            self._engine.inherit()
+
     def predict(self, image: Source, size: Size | None = None, center_bias: CenterBias = "model") -> GazeMap:
         """Where people look in ``image``: a path, bytes, a PIL image or a uint8 array (H, W, 3), (H, W, 4) or (H, W).
 
@@ -79,7 +84,7 @@ class Predictor:
     def look(self, image: Source, at_least: Size | None = None) -> View:
         """Decode ``image`` and run the network on it, once.
 
-        at_least: (height, width) of pixels that will be asked of the picture later, for an overlay or a crop: it is
+        at_least: (height, width) that will be needed of the picture later, for an overlay or a crop: it is
         then decoded once, at that size, instead of once for the network and once more.
         """
         clock = Clock()
@@ -102,10 +107,11 @@ class Predictor:
 
     def _run(self, pixels: Array, picture_size: Size, picture: Picture | None, clock: Clock) -> View:
         with clock("network"):
-            saliency = self._engine(pixels[None])[0, 0]
+            found = self._engine(pixels[None])
+        saliency = _checked(found, pixels.shape[1:], self.name)
         return View(self, saliency, (pixels.shape[1], pixels.shape[2]), picture_size, picture, clock)
 
-    def bias(self, center_bias: CenterBias = "model") -> tail.Bias:
+    def _bias_of(self, center_bias: CenterBias) -> tail.Bias:
         """The centre bias as the tail takes it."""
         if center_bias is None:
             return tail.NO_BIAS
@@ -118,6 +124,22 @@ class Predictor:
     def working_at(self, working_size: WorkingSize) -> "Predictor":
         """The same model, in the same engine, with another working size."""
         return Predictor(self.card.with_working_size(working_size), self._engine)
+
+
+def _checked(found: Array, size: tuple[int, ...], name: str) -> Array:
+    """The saliency map in what an engine gave for an image of ``size``: a model file may compute anything."""
+    fits = (
+        found.ndim == 4
+        and found.shape[:2] == (1, 1)
+        and 0 < found.shape[2] <= size[0]
+        and 0 < found.shape[3] <= size[1]
+    )
+    if not fits or found.dtype != np.float32:
+        raise ModelError(f"model {name} gives an array {found.shape} of {found.dtype}, not float32 (1, 1, h, w)")
+    saliency: Array = found[0, 0]
+    if not np.isfinite(saliency).all():
+        raise ModelError(f"model {name} gives NaN or infinity for this picture; its weights are damaged")
+    return saliency
 
 
 def load(

@@ -1,8 +1,8 @@
-"""Scale a picture, normalise it and lay it out by channel, in one go.
+"""Scale a picture, normalise it and lay it out by channel, in one pass.
 
 Pillow's antialiased bilinear filter, without its two roundings to 8 bits. Along an axis the filter is a matrix with a
-narrow band, so a few neighbouring outputs read a short stretch of the input: one small dense product each. From 384x512
-to 240x320 this takes half the time of Pillow's resize and the normalisation after it. A picture at least twice as large
+narrow band, so a few neighbouring outputs read a short stretch of the input: one small dense product each. From 512x384
+to 320x240 this takes half the time of Pillow's resize and the normalisation after it. A picture at least twice as large
 as asked is first halved by the mean of two by two pixels, as files are where whole blocks fit (``core.pictures``).
 """
 

@@ -1,8 +1,8 @@
 """From the network's saliency map to a log density at any size: A X B^T, centre bias, softmax.
 
 Upsampling by the stride, the Gaussian and the resampling to the output are linear in each axis, so all three together
-are one small matrix for the rows and one for the columns. The centre bias C, a smooth grid, is L R by its singular
-values with few columns and is stretched by the same kind of matrices, so it joins the same product:
+are one small matrix for the rows and one for the columns. The centre bias C, a smooth grid, is factorised as L R by its
+singular values, with few columns. It is stretched by the same kind of matrices, so it joins the same product:
 
     logits = [A X | U L] [B | V R^T]^T      A (H, h), X (h, w), B (W, w), U (H, 48), V (W, 64)
 
@@ -45,7 +45,7 @@ class Bias:
 
     @property
     def rank(self) -> int:
-        """Columns of the product that it adds."""
+        """Number of columns that it adds to the product."""
         return int(self.left.shape[1])
 
 

@@ -1,6 +1,6 @@
 """The models that come with the package, in ``runtime/bundled``.
 
-Beside ``NAME.onnx`` and ``NAME.int8.onnx`` lie an index of their cards, ``models.json``, and the times that were
+Next to ``NAME.onnx`` and ``NAME.int8.onnx`` are an index of their cards, ``models.json``, and the times that were
 measured on one machine, ``times.json``: a file that is timed again does not become another model.
 """
 
@@ -88,8 +88,8 @@ def find(name: str | Path, folder: Path = BUNDLED) -> Path:
         if path.is_file():
             return path
         raise ModelError(f"no model file {path}")
-    known = f"there are {', '.join(names)}" if names else "no trained model is bundled yet"
-    raise ModelError(f"no bundled model {text!r}; {known}; or give the path of an .onnx file")
+    known = f"choose from {', '.join(names)}" if names else "no trained model is bundled yet"
+    raise ModelError(f"no bundled model {text!r}; {known}, or give the path of an .onnx file")
 
 
 def read_index(folder: Path = BUNDLED) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def read_index(folder: Path = BUNDLED) -> dict[str, Any]:
 
 
 def write_index(folder: Path, default: str) -> None:
-    """Make the index anew from the cards inside the .onnx files of ``folder``."""
+    """Write the index from the cards inside the .onnx files of ``folder``."""
     facts = [_facts(path, read_card(path)) for path in sorted(folder.glob("*.onnx"))]
     if default not in [fact["name"] for fact in facts]:
         raise ModelError(f"default model {default!r} is not in {folder}")
@@ -119,7 +119,7 @@ def read_times(folder: Path = BUNDLED) -> dict[str, float]:
 
 
 def write_times(folder: Path, times: Mapping[str, float], conditions: Mapping[str, Any]) -> None:
-    """Keep CPU milliseconds by name beside the models. conditions: machine, engine, threads and size of the picture."""
+    """Store CPU milliseconds by name next to the models. conditions: machine, engine, threads, size of the picture."""
     _write(folder / TIMES, {**conditions, "cpu_ms": dict(times)})
 
 

@@ -1,23 +1,45 @@
-"""A run's settings in one TOML file, one section a stage; what a section leaves out keeps its default.
+"""A run's settings in one TOML file, one section for each stage; what a section leaves out keeps its default.
 
 [workshop]            # data sets and folders
 [teacher]             # DeepGaze II: [teacher.fit] on the large set, [teacher.folds] on the eye-tracking sets
 [student]             # distillation: [student.mixture], [student.fit]
 [prune]               # pruning while training
-[tune]                # fine-tuning of what pruning left
+[tune]                # fine-tuning of a student: [tune.mixture], [tune.fit]
 [sweep]               # random search: what is drawn
 """
 
+import os
 import tomllib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.training.distill import Mixture
-from fastgaze.training.fit import FitSettings
-from fastgaze.training.prune import PruneSettings
-from fastgaze.training.workshop import Workshop
+from fastgaze.training.datasets import Workshop
+from fastgaze.training.fit import FitSettings, check_positive
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What a student learns from.
+
+    eye_tracking: share of eye-tracking images, the paper's 0.1.
+    teacher: in the large set, share of the soft targets in what is learned; the rest are the set's own
+        fixations. 0 needs no teacher.
+    teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their soft targets are averaged.
+    variants: share of the large set's images in a batch that are variants of its images (drawings, noise and such),
+        with the soft targets that ``teachers`` gave these; those have no fixations.
+    mixed_shapes: share of images from the sets of mixed shapes, with their fixations.
+    """
+
+    eye_tracking: float = 0.1
+    teacher: float = 0.5
+    teachers: tuple[str, ...] = ("teacher",)
+    variants: float = 0.0
+    mixed_shapes: float = 0.0
+
+
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True)
@@ -25,7 +47,7 @@ class TeacherSettings:
     """DeepGaze II in two stages.
 
     starts: readouts trained on the large set from different random numbers; the members take turns to start from them.
-    large_share: weight of the large set beside the eye-tracking sets in the second stage, so that it is not forgotten.
+    large_share: weight of the large set against the eye-tracking sets in the second stage, so that it is not forgotten.
     """
 
     backbone: str = "vgg19"
@@ -48,10 +70,49 @@ class StudentSettings:
 
 @dataclass(frozen=True)
 class TuneSettings:
-    """Fine-tuning of a pruned student."""
+    """Fine-tuning of a student, pruned or not."""
 
     mixture: Mixture = field(default_factory=Mixture)
     fit: FitSettings = field(default_factory=FitSettings)
+
+
+@dataclass(frozen=True)
+class PruneSettings:
+    """The paper removes 1 map every 10 steps of 8 images with SGD 0.0025, momentum 0.9.
+
+    marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
+    remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
+    share: of the removable maps to remove per round instead of ``maps``; 0 for none.
+    objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
+    cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
+    frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
+    precision, scale: as in ``FitSettings``; a latency is that of images so scaled.
+    """
+
+    marks: tuple[float, ...] = ()
+    remove: int = 0
+    steps: int = 10
+    maps: int = 1
+    share: float = 0.0
+    objective: Literal["beta*", "beta", "none"] = "beta*"
+    beta: float = 0.0
+    cost: Literal["flops", "latency"] = "flops"
+    frozen_cost: bool = False
+    optimizer: Literal["adam", "sgd"] = "sgd"
+    learning_rate: float = 0.0025
+    batch: int = 8
+    precision: Literal["bf16", "fp32"] = "bf16"
+    scale: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.frozen_cost and self.cost == "latency":
+            raise ArgumentError(NO_FROZEN_COST)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("scale", self.scale)
+
+
+NO_FROZEN_COST = "frozen_cost is for cost = 'flops'; a measured latency follows the network: leave one of them out"
 
 
 @dataclass(frozen=True)
@@ -80,7 +141,7 @@ class Config:
     sweep: SweepSettings = field(default_factory=SweepSettings)
 
     def with_fit(self, steps: int | None = None, scale: float | None = None) -> "Config":
-        """The same with other settings for students, new ones and those that are fine-tuned."""
+        """The same with other steps and scale for students, new ones and those that are fine-tuned."""
 
         def changed(fit: FitSettings) -> FitSettings:
             return replace(fit, steps=steps or fit.steps, scale=scale or fit.scale)
@@ -90,34 +151,58 @@ class Config:
 
 
 def read_config(path: Path) -> Config:
-    """Read and check a TOML file; relative folders in it are relative to the file."""
+    """Read and check a TOML file; relative folders in it are relative to the file.
+
+    ``base = "other.toml"`` at its top takes what the file leaves out from another one. The environment variable
+    FASTGAZE_DATA, where it is set, takes the place of ``data``.
+    """
+    return read_settings(Config, path)
+
+
+def read_settings(kind: type[Settings], path: Path) -> Settings:
+    """``read_config`` for any dataclass of settings; its [workshop], if it has one, names data and runs."""
+    try:
+        values = _read(path)
+    except RecursionError as error:
+        raise ArgumentError(f"{path}: its base leads back to itself, or it is nested too deeply") from error
+    if kind is Config and "workshop" not in values:
+        raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
+    if "workshop" in values and "FASTGAZE_DATA" in os.environ:
+        values["workshop"]["data"] = Path(os.environ["FASTGAZE_DATA"])
+    return _build(kind, values, str(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The tables of a file over those of its base, with absolute folders."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArgumentError(f"{path}: not a readable TOML file ({error})") from error
-    if "workshop" not in values:
-        raise ArgumentError(f"{path}: no section [workshop]; it names the data and the folder of the runs")
-    config = _build(Config, values, str(path))
-    workshop = _build(Workshop, values["workshop"] | _absolute(values["workshop"], path.parent), f"{path}: workshop")
-    return replace(config, workshop=workshop)
+    workshop = values.get("workshop")
+    if isinstance(workshop, dict):
+        workshop |= {key: path.parent / workshop[key] for key in ("data", "runs") if isinstance(workshop.get(key), str)}
+    base = values.pop("base", None)
+    return values if base is None else _over(_read(path.parent / str(base)), values)
 
 
-def _absolute(section: dict[str, Any], folder: Path) -> dict[str, Any]:
-    return {key: folder / section[key] for key in ("data", "runs") if key in section}
+def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` laid over ``base``, table by table."""
+    merged = dict(base)
+    for key, value in values.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _over(merged[key], value) if both else value
+    return merged
 
 
-Settings = TypeVar("Settings")
-
-
-def _build(kind: type[Settings], values: Any, where: str) -> Settings:
+def _build(kind: type[Settings], values: object, where: str) -> Settings:
     """A settings object from a table; unknown keys and wrong types are refused by name."""
     if not isinstance(values, dict):
-        raise ArgumentError(f"{where} = {values!r} is no section of settings")
+        raise ArgumentError(f"{where} = {values!r} is not a section of settings")
     hints = get_type_hints(kind)
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     if unknown := sorted(set(values) - set(known)):
-        raise ArgumentError(f"{where}: no setting {unknown[0]!r}; there are {', '.join(known)}")
-    made = {}
+        raise ArgumentError(f"{where}: no setting {unknown[0]!r}; the settings are {', '.join(known)}")
+    made: dict[str, object] = {}
     for key, value in values.items():
         hint = hints[key]
         if is_dataclass(hint) and isinstance(hint, type):
@@ -130,12 +215,12 @@ def _build(kind: type[Settings], values: Any, where: str) -> Settings:
     return kind(**made)
 
 
-def _convert(value: Any, hint: Any, where: str) -> Any:
+def _convert(value: object, hint: object, where: str) -> object:
     """A TOML value as the type of its setting: a list becomes a tuple, a whole number a float, text a path."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         if value not in parts:
-            raise ArgumentError(f"{where} = {value!r} is none of {', '.join(map(repr, parts))}")
+            raise ArgumentError(f"{where} = {value!r} is not one of {', '.join(map(repr, parts))}")
         return value
     if origin is tuple and isinstance(value, list):
         hints = parts[:1] * len(value) if parts[-1] is ... else parts
@@ -148,8 +233,15 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return float(value)
     wanted = origin or hint
     if type(value) is not wanted:
-        raise ArgumentError(f"{where} = {value!r} is no {_KINDS[wanted]}")
+        raise ArgumentError(f"{where} = {value!r} is not {_KINDS[wanted]}")
     return value
 
 
-_KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false", tuple: "list", Path: "path"}
+_KINDS: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    tuple: "a list",
+    Path: "a path",
+}

@@ -5,13 +5,9 @@ centre bias becomes that of the data, since it belongs to the viewers and their 
 """
 
 import hashlib
-import json
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import log
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,24 +16,24 @@ from numpy.typing import NDArray
 from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.cost import flops
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.progress import Progress, silent
 from fastgaze.core.sizes import Size
+from fastgaze.core.spec import STRIDE, spec_on
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.networks.backbones import load_backbone
-from fastgaze.networks.checkpoint import load_checkpoint, save_checkpoint
-from fastgaze.networks.factory import Model, create_model
+from fastgaze.networks.checkpoint import BackboneRecord, Json, TrainingRecord, load_gaze_model
+from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.read import reopen
-from fastgaze.pruning import Removal
 from fastgaze.runtime.card import WorkingSize
 from fastgaze.runtime.zoo import read_model
-from fastgaze.training.datasets import PreparedSet, dataset_center_bias, normalise, prepare, write_json
-from fastgaze.training.fit import Fit, FitSettings, Report, device, validate
-from fastgaze.training.prune import REFERENCE, PruneSettings, prune_while_training
-from fastgaze.training.stream import Source, fixation_source
-from fastgaze.training.workshop import weighted
-
-Say = Callable[[str], None]
-MOST_SQUEEZE = 1.2  # a rare shape joins a common one if no side changes by more than this factor
+from fastgaze.training.config import PruneSettings
+from fastgaze.training.datasets import PreparedSet, by_size, dataset_center_bias, normalise, prepare, shared_sizes
+from fastgaze.training.fit import FitSettings, device, validate
+from fastgaze.training.prune import REFERENCE, prune_while_training
+from fastgaze.training.runs import Facts, claim, write_json
+from fastgaze.training.stream import Source, fixation_source, weighted
+from fastgaze.training.student import fit_network
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,16 @@ class OwnData:
     validation: list[PreparedSet]
     center_bias: NDArray[np.float32]
 
+    @property
+    def images(self) -> int:
+        """Images to train on."""
+        return sum(map(len, self.training))
+
+    @property
+    def validation_images(self) -> int:
+        """Images to stop on."""
+        return sum(map(len, self.validation))
+
 
 @dataclass(frozen=True)
 class OwnResult:
@@ -96,45 +102,45 @@ def train_own(
     start: Start,
     settings: OwnSettings,
     folder: Path,
-    say: Say,
-    report: Report | None = None,
-    on_removal: Callable[[Removal], None] | None = None,
+    progress: Progress = silent,
 ) -> OwnResult:
-    """Train on ``data``; ``folder/best.safetensors`` is the best network so far. Started again, the run goes on.
+    """Train on ``data``; ``folder/best.safetensors`` is the best network so far. Started again, the run continues.
 
     name: of the data, for the record.
     """
     data = data.subset([i for i in range(len(data)) if data.inside(i).any()])
-    facts = _run_facts(folder, data, start, settings)
-    own = prepare_own(data, settings, folder / "cache")
-    validation = [fixation_source(part) for part in own.validation]
-    model, record = _begin(start, own)
+    claim(folder, _facts(_digest(data), start, settings), {"fit": asdict(FitSettings())})
+    model, earlier = _begin(start)
+    own = prepare_own(data, settings, folder / "cache", model.stride)
+    backbone = _adapt(model, start, own)
     _check_goal(model, settings.prune_to)
-    write_json(folder / "run.json", facts)
-    precision = settings.fit.precision
-    before, flat = validate(model, validation, precision), center_bias_loss(validation)
-    counts = sum(map(len, own.training)), sum(map(len, own.validation))
-    say(f"{counts[0]} images to train on, {counts[1]} to validate, {len(own.training)} working sizes")
-    say(f"validation loss at the start {before:.4f}, of the centre bias alone {flat:.4f}")
-    record |= {"data": name, "images": counts[0], "working_pixels": settings.size[0] * settings.size[1]}
+    record = _record(model, earlier, name, own, settings)
+    record = record if backbone is None else replace(record, backbone=backbone)
+    validation = [fixation_source(part) for part in own.validation]
     sources = weighted([fixation_source(part) for part in own.training], 1.0)
+    before, flat = validate(model, validation, settings.fit.precision), center_bias_loss(validation)
     if settings.prune_to:
-        model = _prune(model, sources, settings, folder / "pruned", record, on_removal)
-        record |= {"pruned_to": settings.prune_to}
-
-    def save_best(_: torch.nn.Module, facts: dict[str, Any]) -> None:
-        save_checkpoint(model, folder / "best.safetensors", record | {"fit": facts})
-
-    fitted = Fit(model, sources, validation, settings.fit, folder, save_best).run(report)
-    gflop = flops(model.spec, REFERENCE) / 1e9
-    best = folder / "best.safetensors"
-    result = OwnResult(best, fitted.best_step, fitted.best_loss, before, flat, *counts, gflop)
-    write_json(folder / "result.json", asdict(result) | {"checkpoint": str(best)})
+        model, record = _prune(model, sources, settings, folder / "pruned", record, progress)
+    fitted = fit_network(model, sources, validation, settings.fit, folder, record, progress)
+    result = OwnResult(
+        folder / "best.safetensors",
+        fitted.best_step,
+        fitted.best_loss,
+        before,
+        flat,
+        own.images,
+        own.validation_images,
+        flops(model.spec, REFERENCE) / 1e9,
+    )
+    write_json(folder / "result.json", asdict(result) | {"checkpoint": str(result.checkpoint)})
     return result
 
 
-def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path) -> OwnData:
-    """Split by the hash of the name, decode every image at its working size, fit the training images' centre bias."""
+def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path, stride: int = STRIDE) -> OwnData:
+    """Split by the hash of the name, decode every image at its working size, fit the training images' centre bias.
+
+    stride: of the network, of which the sides of working sizes are multiples.
+    """
     held = held_out(data.names, settings.validation_share)
     if held.all() or not held.any():
         raise DataError(
@@ -142,36 +148,17 @@ def prepare_own(data: FixationSet, settings: OwnSettings, cache: Path) -> OwnDat
             f"{int(held.sum())}; some must be left for training and for validation: give another share or more images"
         )
     bias = dataset_center_bias(data.subset(~held))
-    working = WorkingSize(pixels=settings.size[0] * settings.size[1])
+    working = WorkingSize(pixels=settings.size[0] * settings.size[1], stride=stride)
     sizes = shared_sizes([working(data.size(i)) for i in range(len(data))], settings.fit.batch)
 
     def parts(chosen: NDArray[np.bool_], role: str) -> list[PreparedSet]:
         made = []
-        for size in sorted(set(sizes)):
-            indices = np.flatnonzero(chosen & np.array([s == size for s in sizes]))
-            if len(indices):
-                subset = data.subset(indices)
-                made.append(replace(prepare(subset, f"{role}-{_digest(subset)}", size, cache), center_bias=bias))
+        for size, indices in by_size(sizes, chosen):
+            subset = data.subset(indices)
+            made.append(replace(prepare(subset, f"{role}-{_digest(subset)}", size, cache), center_bias=bias))
         return made
 
     return OwnData(parts(~held, "training"), parts(held, "validation"), bias)
-
-
-def shared_sizes(sizes: Sequence[Size], least: int) -> list[Size]:
-    """The working size of every image; one that fewer than ``least`` images have gives way to a similar common one.
-
-    Otherwise a batch of a rare shape would hold the same few images several times.
-    """
-    common = [size for size, count in Counter(sizes).items() if count >= least]
-
-    def misfit(size: Size, other: Size) -> float:
-        return max(abs(log(a / b)) for a, b in zip(size, other, strict=True))
-
-    def settle(size: Size) -> Size:
-        best = min(common, key=lambda other: misfit(size, other), default=size)
-        return best if misfit(size, best) <= log(MOST_SQUEEZE) else size
-
-    return [size if size in common else settle(size) for size in sizes]
 
 
 def center_bias_loss(sources: Sequence[Source]) -> float:
@@ -180,25 +167,44 @@ def center_bias_loss(sources: Sequence[Source]) -> float:
     return float(np.concatenate(losses).mean())
 
 
-def _begin(start: Start, own: OwnData) -> tuple[GazeModel, dict[str, Any]]:
-    """The network with the data's centre bias, and where it came from."""
-    model: Model
-    if start.network is not None:
-        checkpoint = start.network.endswith(".safetensors")
-        model, earlier = load_checkpoint(start.network) if checkpoint else reopen(start.network)
-        record = {"start": earlier}
-    else:
-        torch.manual_seed(0)
-        model, record = create_model(start.architecture), {}
-    if not isinstance(model, GazeModel):
-        raise ArgumentError(
-            f"{start.network or start.architecture}: a {model.spec.architecture} cannot be trained on fixations; "
-            "give fastgaze, densegaze or a network of theirs"
-        )
+def _begin(start: Start) -> tuple[GazeModel, TrainingRecord | None]:
+    """The network that training begins with and its record; a new one has none."""
     if start.network is None:
-        record = load_backbone(model.trunk, start.backbone, normalise(own.training[0].images[:8]))
+        torch.manual_seed(0)
+        model = create_model(start.architecture, spec_on(start.architecture, start.backbone))
+        assert isinstance(model, GazeModel)  # only checkpoints hold ensembles
+        return model, None
+    return load_gaze_model(start.network) if start.network.endswith(".safetensors") else reopen(start.network)
+
+
+def _adapt(model: GazeModel, start: Start, own: OwnData) -> BackboneRecord | None:
+    """Give the network the data's centre bias and, if it is new, the weights of its backbone."""
+    backbone = None
+    if start.network is None:
+        backbone = load_backbone(model.trunk, start.backbone, normalise(own.training[0].images[:8]))
     model.tail.center_bias.copy_(torch.from_numpy(own.center_bias))
-    return model.to(device()), record
+    model.to(device())
+    return backbone
+
+
+def _record(
+    model: GazeModel,
+    start: TrainingRecord | None,
+    name: str,
+    own: OwnData,
+    settings: OwnSettings,
+) -> TrainingRecord:
+    return TrainingRecord(
+        "finetune",
+        model.spec.architecture,
+        settings.size[0] * settings.size[1],
+        (name,),
+        start=start,
+        backbone=None if start is None else start.backbone,
+        precision=settings.fit.precision,
+        seed=settings.fit.seed,
+        details={"images": own.images, "fit": asdict(settings.fit)},
+    )
 
 
 def _check_goal(model: GazeModel, prune_to: float) -> None:
@@ -211,30 +217,24 @@ def _prune(
     sources: Sequence[Source],
     settings: OwnSettings,
     folder: Path,
-    record: dict[str, Any],
-    report: Callable[[Removal], None] | None,
-) -> GazeModel:
+    record: TrainingRecord,
+    progress: Progress,
+) -> tuple[GazeModel, TrainingRecord]:
     """``model`` pruned while it trains, or the network that an earlier start of this run had pruned."""
     done = folder / "last.safetensors"
-    if done.is_file():
-        pruned, _ = load_checkpoint(done)
-        assert isinstance(pruned, GazeModel)
-        return pruned
-    how = PruneSettings((settings.prune_to,), steps=6, share=0.06, optimizer="adam", learning_rate=5e-5)
-    prune_while_training(model, sources, replace(how, batch=settings.fit.batch), folder, record, report=report)
-    return model
+    if not done.is_file():
+        how = PruneSettings((settings.prune_to,), steps=6, share=0.06, optimizer="adam", learning_rate=5e-5)
+        prune_while_training(model, sources, replace(how, batch=settings.fit.batch), folder, record, progress=progress)
+    pruned, its_record = load_gaze_model(done)
+    return pruned, replace(record, pruning=its_record.pruning)
 
 
-def _run_facts(folder: Path, data: FixationSet, start: Start, settings: OwnSettings) -> dict[str, Any]:
-    """What the run in ``folder`` is of, for its ``run.json``; another run that is there already is refused."""
-    origin = start.network and hashlib.sha256(_content(start.network)).hexdigest()
-    made = {"data": _digest(data), "start": origin or [start.architecture, start.backbone]} | asdict(settings)
-    facts: dict[str, Any] = json.loads(json.dumps(made))
-    if (file := folder / "run.json").is_file():
-        known = json.loads(file.read_text())
-        if changed := sorted(key for key in facts if known.get(key) != facts[key]):
-            raise ArgumentError(f"{folder} holds a run with other {', '.join(changed)}; choose another folder")
-    return facts
+def _facts(data: str, start: Start, settings: OwnSettings) -> Facts:
+    """What a run is made from; ``data`` is the digest of its images and fixations."""
+    origin: Json = [start.architecture, start.backbone]
+    if start.network is not None:
+        origin = hashlib.sha256(_content(start.network)).hexdigest()
+    return {"data": data, "start": origin} | asdict(settings)
 
 
 def _content(network: str) -> bytes:

@@ -1,28 +1,41 @@
 """Fit a network to densities: the paper's recipe, every number a setting.
 
-A run lives in a folder: ``state.safetensors`` (to go on from), ``best.safetensors`` (the parameters with the best
+A run lives in a folder: ``state.safetensors`` (to continue from), ``best.safetensors`` (the parameters with the best
 validation score), ``log.csv``, ``validation.csv`` and TensorBoard events. Killed at any step and started again, it
 gives the same parameters as a run that was not.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.spec import STRIDE
+from fastgaze.core.progress import Progress, silent
+from fastgaze.core.spec import scaled_size
+from fastgaze.networks.checkpoint import Json
+from fastgaze.networks.ensemble import GazeEnsemble
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.datasets import channels_last
-from fastgaze.training.distributed import rank, world_size
-from fastgaze.training.logs import RunLog
-from fastgaze.training.state import load_state, optimizer_tensors, restore_optimizer, save_state
+from fastgaze.training.runs import (
+    RunLog,
+    load_state,
+    optimizer_tensors,
+    rank,
+    refuse_another,
+    restore_optimizer,
+    save_state,
+    summed,
+    world_size,
+)
 from fastgaze.training.stream import Batch, Source, Stream, in_order
 
 
@@ -36,9 +49,9 @@ class FitSettings:
     validate_every, patience: in steps, and validations without improvement before the run stops.
     precision: ``bf16`` autocast, or ``fp32``.
     flips: mirror half of the images.
-    scale: of the images' sides before the network sees them, for a model that shall work at a smaller size.
+    scale: of the images' sides before the network sees them, for a model that is to work at a smaller size.
     average: decay of the running mean of parameters that is validated and kept; 0 keeps the parameters themselves.
-    save_seconds: time between two states to go on from.
+    save_seconds: time between two states to continue from.
     """
 
     steps: int = 10_000
@@ -59,6 +72,18 @@ class FitSettings:
     seed: int = 0
     save_seconds: float = 120.0
 
+    def __post_init__(self) -> None:
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("scale", self.scale)
+        if not 0 <= self.trunk_rate < math.inf:
+            raise ArgumentError(f"trunk_rate = {self.trunk_rate} is not a number of at least 0")
+
+
+def check_positive(name: str, value: float) -> None:
+    """ArgumentError for a setting that is not a number above 0."""
+    if not 0 < value < math.inf:
+        raise ArgumentError(f"{name} = {value} is not a number above 0")
+
 
 @dataclass(frozen=True)
 class FitResult:
@@ -69,16 +94,13 @@ class FitResult:
     best_loss: float
 
 
-Report = Callable[[int, int, float], None]  # step, steps, loss
-
-
 def device() -> torch.device:
-    """A GPU where there is one."""
+    """The GPU if there is one, or else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def cross_entropy(log_density: Tensor, targets: Tensor) -> Tensor:
-    """-sum over cells of target * log density, one value an image: (N, h, w), (N, h, w) -> (N,), nats."""
+    """-sum over cells of target * log density, one value per image: (N, h, w), (N, h, w) -> (N,), nats."""
     return -(targets * log_density).sum(dim=(1, 2))
 
 
@@ -86,18 +108,23 @@ def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16", scal
     """Cross-entropy of each image of a batch (N,), in nats per fixation on the loss grid; ``scale`` as in settings."""
     place = device()
     inputs = batch.inputs.to(place, memory_format=torch.channels_last)
-    if scale != 1:
-        inputs = nn.functional.interpolate(inputs, scaled(inputs.shape, scale), mode="bilinear", antialias=True)
+    shape = (inputs.shape[-2], inputs.shape[-1])
+    if (size := working_size(model, shape, scale)) != shape:
+        inputs = nn.functional.interpolate(inputs, size, mode="bilinear", antialias=True)
     reduced = torch.autocast(place.type, torch.bfloat16) if precision == "bf16" else nullcontext()
     with reduced:
         log_density = model(inputs, size=batch.grid, center_bias=batch.center_bias.to(place))
     return cross_entropy(log_density, batch.targets.to(place))
 
 
-def scaled(shape: Sequence[int], scale: float) -> tuple[int, int]:
-    """(height, width) of images (..., H, W) after scaling, the multiple of the stride that is nearest."""
-    height, width = (max(round(side * scale / STRIDE), 1) * STRIDE for side in shape[-2:])
-    return height, width
+def working_size(model: nn.Module, size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """(height, width) at which ``model`` sees inputs of ``size``; stored features are seen as they are."""
+    network = model.module if isinstance(model, DistributedDataParallel) else model
+    if isinstance(network, GazeModel | GazeEnsemble):
+        return scaled_size(size, scale, network.stride)
+    if scale != 1:
+        raise ArgumentError(f"scale = {scale:g} is for networks that see images; stored features cannot be scaled")
+    return size
 
 
 @torch.no_grad()
@@ -108,11 +135,17 @@ def validate(
     batch: int = 16,
     scale: float = 1.0,
 ) -> float:
-    """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid."""
+    """Mean cross-entropy over all images of one source or several, nats per fixation on the loss grid.
+
+    Processes that train together share the work and have the same result.
+    """
     model.eval()
     sources = [source] if isinstance(source, Source) else source
-    losses = [per_image_loss(model, part, precision, scale) for one in sources for part in in_order(one, batch)]
-    return float(torch.cat(losses).double().mean())
+    parts = (part for one in sources for part in in_order(one, batch))
+    losses = [per_image_loss(model, part, precision, scale) for part in islice(parts, rank(), None, world_size())]
+    sums = sum(float(loss.double().sum()) for loss in losses), sum(map(len, losses))
+    loss, images = summed(torch.tensor(sums, dtype=torch.float64)).tolist()
+    return float(loss / images)
 
 
 def make_optimizer(model: nn.Module, settings: FitSettings) -> torch.optim.Optimizer:
@@ -144,7 +177,11 @@ def learning_rate(settings: FitSettings, step: int) -> float:
 
 
 class Fit:
-    """One run; ``run`` starts it or goes on where it was."""
+    """One run; ``run`` starts it, or continues where it stopped.
+
+    save_best: called whenever the model holds better parameters than ever before, with where that was.
+    watched: further sets by name whose losses are logged at every validation; they decide nothing.
+    """
 
     def __init__(
         self,
@@ -153,9 +190,11 @@ class Fit:
         validation: Source | Sequence[Source],
         settings: FitSettings,
         folder: Path,
-        save_best: Callable[[nn.Module, dict[str, Any]], None] | None = None,
+        save_best: Callable[[FitResult], None] | None = None,
+        watched: Mapping[str, Sequence[Source]] | None = None,
     ) -> None:
         self.model = channels_last(model.to(device()))
+        self._watched = watched or {}
         self.settings, self.validation, self.folder = settings, validation, folder
         self._stream = Stream(sources, settings.batch, settings.seed, settings.flips)
         self._optimizer = make_optimizer(model, settings)
@@ -164,7 +203,7 @@ class Fit:
         self.step, self.best_step, self.best_loss, self._bad = 0, 0, math.inf, 0
         self._best: dict[str, Tensor] = {}
 
-    def run(self, report: Report | None = None) -> FitResult:
+    def run(self, progress: Progress = silent) -> FitResult:
         """Train until early stopping or the last step; the model then holds the best parameters."""
         state = self.folder / "state.safetensors"
         if state.is_file():
@@ -174,24 +213,27 @@ class Fit:
         with closing(batches), closing(RunLog(self.folder, main=rank() == 0)) as log:
             saved = time.monotonic()
             while not self._finished():
-                self._advance(wrapped, next(batches), log, report)
+                self._advance(wrapped, next(batches), log, progress)
                 if time.monotonic() - saved > self.settings.save_seconds:
                     self._save(state)
                     saved = time.monotonic()
         self._save(state)
         self.model.load_state_dict(self._best, strict=False)
-        return FitResult(self.step, self.best_step, self.best_loss)
+        return self._result()
 
-    def _advance(self, wrapped: nn.Module, batch: Batch, log: RunLog, report: Report | None) -> None:
+    def _advance(self, wrapped: nn.Module, batch: Batch, log: RunLog, progress: Progress) -> None:
         """One step, with its logs and, when due, a validation."""
         rate = learning_rate(self.settings, self.step)
         loss = self._update(wrapped, batch, rate)
         self.step += 1
+        if not math.isfinite(loss):
+            raise ArgumentError(
+                f"the loss of step {self.step} is {loss:g}; the run stays as last saved: use a lower learning rate"
+            )
         log.training(self.step, loss, rate)
-        if report:
-            report(self.step, self.settings.steps, loss)
+        progress(self.step, self.settings.steps, f"loss {loss:.3f}")
         if self.step % self.settings.validate_every == 0 or self.step == self.settings.steps:
-            log.validation(self.step, self._validate())
+            log.validation(self.step, *self._validate())
 
     def _update(self, wrapped: nn.Module, batch: Batch, rate: float) -> float:
         train_mode(self.model)
@@ -202,25 +244,30 @@ class Fit:
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         for name, parameter in self._trained() if self._mean else ():
-            # A young mean follows faster, or it would remember the start.
+            # A young mean follows faster, or it would keep the values of the start.
             keep = min(self.settings.average, (self.step + 1) / (self.step + 10))
             self._mean[name].lerp_(parameter.detach(), 1 - keep)
         return float(loss.detach())
 
-    def _validate(self) -> float:
+    def _validate(self) -> tuple[float, dict[str, float]]:
+        """Losses of the validation set, which decides what is best, and of the watched sets."""
         current = {name: parameter.detach().clone() for name, parameter in self._trained()}
         candidate = self._mean or current
         self.model.load_state_dict(candidate, strict=False)
-        loss = validate(self.model, self.validation, self.settings.precision, scale=self.settings.scale)
+        loss = self._loss(self.validation)
+        watched = {name: self._loss(sources) for name, sources in self._watched.items()}
         if loss < self.best_loss:
             self.best_loss, self.best_step, self._bad = loss, self.step, 0
             self._best = {name: tensor.clone() for name, tensor in candidate.items()}
             if self._save_best and rank() == 0:
-                self._save_best(self.model, self._facts())
+                self._save_best(self._result())
         else:
             self._bad += 1
         self.model.load_state_dict(current, strict=False)
-        return loss
+        return loss, watched
+
+    def _loss(self, sources: Source | Sequence[Source]) -> float:
+        return validate(self.model, sources, self.settings.precision, scale=self.settings.scale)
 
     def _finished(self) -> bool:
         return self.step >= self.settings.steps or self._bad >= self.settings.patience
@@ -228,8 +275,12 @@ class Fit:
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
-    def _facts(self) -> dict[str, Any]:
-        facts = {"step": self.step, "best_step": self.best_step, "bad": self._bad, "settings": asdict(self.settings)}
+    def _result(self) -> FitResult:
+        return FitResult(self.step, self.best_step, self.best_loss)
+
+    def _facts(self) -> dict[str, Json]:
+        facts: dict[str, Json] = {"step": self.step, "best_step": self.best_step, "bad": self._bad}
+        facts["settings"] = asdict(self.settings)
         return facts | ({"best_loss": self.best_loss} if self._best else {})
 
     def _save(self, path: Path) -> None:
@@ -242,13 +293,9 @@ class Fit:
 
     def _resume(self, path: Path) -> None:
         tensors, facts = load_state(path)
-        # A run of an older version lacks the settings that came later: it had their defaults.
-        then = asdict(FitSettings()) | facts["settings"]
-        if then != asdict(self.settings):
-            changed = sorted(k for k, v in asdict(self.settings).items() if then.get(k) != v)
-            raise ArgumentError(
-                f"{self.folder} holds a run with other settings ({', '.join(changed)}); choose another folder"
-            )
+        refuse_another(
+            self.folder, {"fit": facts["settings"]}, {"fit": asdict(self.settings)}, {"fit": asdict(FitSettings())}
+        )
 
         def part(prefix: str) -> dict[str, Tensor]:
             found = {name: t for name, t in tensors.items() if name.startswith(prefix)}

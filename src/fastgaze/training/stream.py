@@ -1,4 +1,4 @@
-"""Batches as a pure function of (seed, step): a killed run goes on with exactly the batches it would have seen.
+"""Batches as a pure function of (seed, step): a killed run continues with exactly the batches it would have seen.
 
 Several sources are mixed by weight inside each batch. Every source is passed through in shuffled epochs, and
 how many of its items stand before a step follows from arithmetic, so no state needs to be kept.
@@ -6,7 +6,7 @@ how many of its items stand before a step follows from arithmetic, so no state n
 
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -68,6 +68,12 @@ def fixation_source(data: PreparedSet, weight: float = 1.0, features: NDArray[np
     return Source(data.name, inputs, data.counts[seen] / totals[seen, None, None], data.center_bias, weight)
 
 
+def weighted(sources: Sequence[Source], weight: float) -> list[Source]:
+    """Sources that together have ``weight``, each in proportion to its images."""
+    total = sum(len(source) for source in sources)
+    return [replace(source, weight=weight * len(source) / total) for source in sources]
+
+
 def in_order(source: Source, batch: int) -> Iterator[Batch]:
     """Every item of a source once, unflipped."""
     for first in range(0, len(source), batch):
@@ -120,7 +126,7 @@ class Stream:
 
 
 class _Rota:
-    """Whose turn it is at every place of an endless sequence, in proportion to weights.
+    """Which source has its turn at every place of an endless sequence, in proportion to weights.
 
     Turns follow the golden-ratio sequence, which keeps each share to within a few turns at every place.
     """
@@ -130,7 +136,7 @@ class _Rota:
         self._whose = self._before = np.empty(0, np.int64)
 
     def at(self, place: int) -> tuple[int, int]:
-        """(whose turn, how many turns it had before)."""
+        """(number of the source, number of turns it had before)."""
         if place >= len(self._whose):
             self._extend(2 * place + 1024)
         return int(self._whose[place]), int(self._before[place])

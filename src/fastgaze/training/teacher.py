@@ -1,30 +1,158 @@
-"""DeepGaze II: readouts over a frozen VGG-19, first on SALICON, then one a fold of the eye-tracking sets.
+"""DeepGaze II: readouts over a frozen VGG-19, first on SALICON, then one for each fold of the eye-tracking sets.
 
-The trunk never changes, so everything here works on its stored features. The ensemble's mean maps are what
+The trunk never changes, so everything here works on its stored features. The ensemble's soft targets are what
 students are distilled from.
 """
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fastgaze.core.errors import DataError
+from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import VGGSpec
-from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.networks.backbones import load_backbone
+from fastgaze.networks.checkpoint import BackboneRecord, TrainingRecord, save_checkpoint
 from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
-from fastgaze.training.datasets import PreparedSet
-from fastgaze.training.features import Features, restore_taps
-from fastgaze.training.fit import Fit, FitResult, FitSettings, Report
-from fastgaze.training.stream import Source, fixation_source
-from fastgaze.training.workshop import weighted
+from fastgaze.training.config import Config, TeacherSettings
+from fastgaze.training.datasets import PreparedSet, Workshop
+from fastgaze.training.features import Features, extract_workshop, eye_tracking_features, open_features, restore_taps
+from fastgaze.training.fit import Fit, FitResult, FitSettings
+from fastgaze.training.runs import Facts, claim
+from fastgaze.training.soft_targets import ENSEMBLE, write_ensemble_targets
+from fastgaze.training.stream import Source, fixation_source, weighted
+from fastgaze.training.student import workshop_facts
+
+
+@dataclass(frozen=True)
+class TeacherResult:
+    """checkpoint: of the ensemble. starts, folds: where the fit of every readout was best, in order."""
+
+    checkpoint: Path
+    starts: tuple[FitResult, ...]
+    folds: tuple[FitResult, ...]
+
+
+def train_teacher(config: Config, progress: Progress = silent) -> TeacherResult:
+    """DeepGaze II on the large set, its ensemble on the folds of the eye-tracking sets, and its soft targets."""
+    workshop, settings, folder = config.workshop, config.teacher, config.workshop.runs / ENSEMBLE
+    claim(folder, _facts(workshop_facts(workshop), settings), _facts(workshop_facts(), TeacherSettings()))
+    trunk, backbone = _new_teacher(workshop, settings, seed=0)
+    extract_workshop(workshop, trunk, progress)
+    features = open_features(workshop.features_file(workshop.pretraining))
+    large = fixation_source(workshop.large, features=features)
+    starts = _fit_starts(config, large, folder, progress)
+    height, width = workshop.size
+    record = TrainingRecord(
+        "teacher",
+        trunk.spec.architecture,
+        height * width,
+        (workshop.pretraining,),
+        backbone=backbone,
+        precision=settings.fit.precision,
+        seed=settings.fit.seed,
+        details=asdict(settings),
+    )
+    _save_single(starts[0], record, folder)
+    folds = fit_folds(
+        [model for model, _ in starts],
+        eye_tracking_features(workshop),
+        [replace(large, weight=settings.large_share)] if settings.large_share else [],
+        settings.members,
+        settings.folds,
+        folder,
+        progress,
+    )
+    path, ensemble = folder / "ensemble.safetensors", GazeEnsemble.of([model for model, _ in folds])
+    results = tuple(result for _, result in folds)
+    save_checkpoint(ensemble, path, _ensemble_record(record, workshop, ensemble, results))
+    write_ensemble_targets(workshop, ensemble, features)
+    return TeacherResult(path, tuple(result for _, result in starts), results)
+
+
+def _facts(workshop: Facts, settings: TeacherSettings) -> Facts:
+    """What a teacher is made from; its fits know their own settings."""
+    chosen = {key: value for key, value in asdict(settings).items() if key not in ("fit", "folds")}
+    return {"workshop": workshop, "teacher": chosen}
+
+
+def _save_single(start: tuple[GazeModel, FitResult], record: TrainingRecord, folder: Path) -> None:
+    """The first readout as it was before the eye-tracking sets."""
+    model, result = start
+    save_checkpoint(
+        model, folder / "single.safetensors", replace(record, steps=result.best_step, loss=result.best_loss)
+    )
+
+
+def _ensemble_record(
+    record: TrainingRecord, workshop: Workshop, ensemble: GazeEnsemble, folds: Sequence[FitResult]
+) -> TrainingRecord:
+    """loss is the mean over the folds, steps those of the longest."""
+    return replace(
+        record,
+        architecture=ensemble.spec.architecture,
+        data=(workshop.pretraining, *workshop.eye_tracking),
+        steps=max(result.best_step for result in folds),
+        loss=float(np.mean([result.best_loss for result in folds])),
+        details={**record.details, "fold_results": [asdict(result) for result in folds]},
+    )
+
+
+def _new_teacher(workshop: Workshop, settings: TeacherSettings, seed: int) -> tuple[GazeModel, BackboneRecord]:
+    """DeepGaze II with a frozen trunk and a new readout, and where its weights came from."""
+    torch.manual_seed(seed)
+    model = create_model("deepgaze2")
+    backbone = load_backbone(model.trunk, settings.backbone, workshop.sample())
+    model.requires_grad_(False)
+    model.readout.requires_grad_(True)
+    model.tail.requires_grad_(True)
+    model.tail.center_bias.copy_(torch.from_numpy(workshop.large.center_bias))
+    return model, backbone
+
+
+def _fit_starts(config: Config, large: Source, folder: Path, progress: Progress) -> list[tuple[GazeModel, FitResult]]:
+    """The readouts that are trained on the large set."""
+    workshop = config.workshop
+    stored = open_features(workshop.features_file(workshop.validation))[: len(workshop.validation_set)]
+    validation = fixation_source(workshop.validation_set, features=stored)
+    starts, count = [], config.teacher.starts
+    for number in range(count):
+        inner = _prefixed(progress, f"readout {number + 1} of {count}")
+        starts.append(_fit_start(config, number, large, validation, folder, inner))
+    return starts
+
+
+def _fit_start(
+    config: Config, number: int, large: Source, validation: Source, folder: Path, progress: Progress
+) -> tuple[GazeModel, FitResult]:
+    """A readout trained on the large set. One that dies, as both maps of its narrow layer may, is started again."""
+    settings = config.teacher
+    for seed in range(number, _ATTEMPTS * settings.starts, settings.starts):
+        model, _ = _new_teacher(config.workshop, settings, seed)
+        place = folder / (f"large{seed}" if seed else "large")
+        fit = replace(settings.fit, seed=settings.fit.seed + seed)
+        result = fit_readout(model, [large], validation, config.workshop.size, fit, place, progress)
+        if not is_dead(model, validation.inputs):
+            return model, result
+    raise ArgumentError(
+        f"{_ATTEMPTS} readouts in a row died: they predict the same for every image; "
+        f"lower teacher.fit.learning_rate = {settings.fit.learning_rate}"
+    )
+
+
+_ATTEMPTS = 4  # about one readout in six dies
+
+
+def _prefixed(progress: Progress, what: str) -> Progress:
+    return lambda done, total, note: progress(done, total, f"{what}: {note}")
 
 
 class FromFeatures(nn.Module):
@@ -50,11 +178,11 @@ def fit_readout(
     image_size: tuple[int, int],
     settings: FitSettings,
     folder: Path,
-    report: Report | None = None,
+    progress: Progress = silent,
 ) -> FitResult:
     """Train readout and blur of ``model`` in place on stored features; flips are not possible there."""
     settings = replace(settings, flips=False)
-    return Fit(FromFeatures(model, image_size), sources, validation, settings, folder).run(report)
+    return Fit(FromFeatures(model, image_size), sources, validation, settings, folder).run(progress)
 
 
 @torch.inference_mode()
@@ -78,24 +206,23 @@ def fit_folds(
     folds: int,
     settings: FitSettings,
     folder: Path,
-    report: Callable[[int, FitResult], None] | None = None,
-) -> list[GazeModel]:
-    """One readout a fold, from ``starts`` in turn, each stopped on the images of its fold.
+    progress: Progress = silent,
+) -> list[tuple[GazeModel, FitResult]]:
+    """One readout for each fold, from ``starts`` in turn, each stopped on the images of its fold.
 
     extra: sources that every fold trains on besides the eye-tracking sets, so that a readout does not forget them.
     """
-    models = []
+    fitted = []
     for fold in range(folds):
         model = copy.deepcopy(starts[fold % len(starts)])
         parts = [_fold_parts(data, features, fold, folds) for data, features in eye_tracking]
         sources = weighted([train for train, _ in parts], 1.0)
         validation = _joined([held for _, held in parts])
         size = eye_tracking[0][0].size
-        result = fit_readout(model, [*sources, *extra], validation, size, settings, folder / f"fold{fold}")
-        models.append(model)
-        if report:
-            report(fold, result)
-    return models
+        inner = _prefixed(progress, f"fold {fold + 1} of {folds}")
+        result = fit_readout(model, [*sources, *extra], validation, size, settings, folder / f"fold{fold}", inner)
+        fitted.append((model, result))
+    return fitted
 
 
 def fold_of(count: int, folds: int, seed: int = 0) -> NDArray[np.int64]:
@@ -126,26 +253,3 @@ def _joined(sources: Sequence[Source]) -> Source:
         np.concatenate([source.targets for source in sources]),
         np.concatenate(biases),
     )
-
-
-@torch.inference_mode()
-def mean_maps(ensemble: GazeEnsemble, features: Features, data: PreparedSet, batch: int = 16) -> NDArray[np.float16]:
-    """The ensemble's density for every image on the loss grid, relative to uniform: float16 (n, h, w), mean 1."""
-    trunk = ensemble.trunk.spec
-    assert isinstance(trunk, VGGSpec)
-    cells = data.grid[0] * data.grid[1]
-    bias = torch.from_numpy(data.center_bias)
-    maps = np.empty((len(data), *data.grid), np.float16)
-    for first in range(0, len(data), batch):
-        stored = torch.from_numpy(np.array(features[first : first + batch])).float()
-        log_density = ensemble.from_features(restore_taps(stored, trunk), data.size, data.grid, bias)
-        # Densities of 1e-8 would underflow in float16; relative to uniform they do not.
-        maps[first : first + batch] = (log_density.exp() * cells).half().numpy()
-    return maps
-
-
-def save_teacher(models: Sequence[GazeModel], path: Path, record: dict[str, Any]) -> GazeEnsemble:
-    """Write the ensemble as one checkpoint."""
-    ensemble = GazeEnsemble.of(models)
-    save_checkpoint(ensemble, path, record)
-    return ensemble

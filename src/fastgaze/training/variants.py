@@ -1,4 +1,4 @@
-"""Pictures that are no plain photographs: each training image changed in one of several ways, for a teacher to label.
+"""Pictures that are not plain photographs: each training image changed in one of several ways, for a teacher to label.
 
 A small student knows what its images showed it. Drawings, old prints, noise, low resolution, other distances, frames
 and puzzles are cheap to make from photographs, and a larger student that stays right on them can say where people would
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from fastgaze.core.files import replacing
+from fastgaze.core.files import new_array, replacing
 from fastgaze.training.datasets import PreparedSet
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
@@ -81,7 +81,7 @@ def framed(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def jumbled(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Cut into 2 to 4 tiles a side, put together in another order."""
+    """Cut into 2 to 4 tiles per side, put together in another order."""
     tiles = int(rng.integers(2, 5))
     width, height = image.width // tiles, image.height // tiles
     order = rng.permutation(tiles * tiles)
@@ -106,13 +106,13 @@ def variant(pixels: NDArray[np.uint8], index: int) -> NDArray[np.uint8]:
     return np.asarray(change(Image.fromarray(np.asarray(pixels)), np.random.default_rng(index)))
 
 
-def variants(data: PreparedSet, cache: Path) -> NDArray[np.uint8]:
+def variant_images(data: PreparedSet, cache: Path) -> NDArray[np.uint8]:
     """The variants of all images, uint8 (n, H, W, 3), memory-mapped, made now if they are not in ``cache``."""
     height, width = data.size
     file = cache / f"{data.name.replace('/', '-')}-{height}x{width}-{KEY}.npy"
     if not file.is_file():
         with replacing(file) as part:
-            made = np.lib.format.open_memmap(part, "w+", np.uint8, data.images.shape)
+            made = new_array(part, np.uint8, data.images.shape)
             for index, pixels in enumerate(data.images):
                 made[index] = variant(pixels, index)
             made.flush()

@@ -25,7 +25,7 @@ def audit(
     threads: common.Threads = 1,
     json: common.Json = False,
 ) -> None:
-    """Put two portraits side by side, in every order, and count whom the crop chooses."""
+    """Put two portraits side by side, in every order, and count how often the crop chooses each."""
     common.limit_blas(threads)
     predictor = pictures.load_model(model, "onnxruntime", threads)
     from fastgaze.app.demo import EXAMPLES

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,7 +45,6 @@ def refuse_stdout(path: Path | None) -> Path | None:
 
 MODEL_HELP = "Name of a bundled model, or path of an .onnx file."
 Model = Annotated[str | None, typer.Option(help=MODEL_HELP, autocompletion=complete_models)]
-ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, autocompletion=complete_models, show_default=False)]
 Engine = Annotated[
     str,
     typer.Option(
@@ -126,11 +124,6 @@ def print_result(facts: dict[str, object], json: bool) -> None:
     else:
         for key, value in facts.items():
             say(f"{key}: {value}")
-
-
-def listed(names: Sequence[str]) -> str:
-    """``["a", "b", "c"]`` -> ``"a, b or c"``."""
-    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def progress() -> Progress:

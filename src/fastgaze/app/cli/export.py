@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fastgaze.app.cli.common import Json, print_json, refuse_stdout, report
-from fastgaze.core.errors import ArgumentError, ExportError, require
+from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
     from fastgaze.networks import GazeModel
     from fastgaze.onnx.write import Facts
+    from fastgaze.runtime.card import ModelCard
 
 MOST_IMAGES = 128
 """The most calibration images that are used, spread evenly over the folder."""
@@ -65,19 +66,11 @@ def export(
 
 
 def _read(checkpoint: Path, name: str, pixels: int | None) -> "tuple[GazeModel, Facts]":
-    from fastgaze.networks import GazeModel, load_checkpoint
+    from fastgaze.networks import load_gaze_model
     from fastgaze.onnx.write import Facts
-    from fastgaze.runtime.card import WorkingSize
 
-    model, record = load_checkpoint(checkpoint)
-    if not isinstance(model, GazeModel):
-        raise ExportError(
-            f"{checkpoint} holds a {model.spec.architecture}, which does not predict gaze and cannot be exported"
-        )
-    size = WorkingSize(pixels=pixels or int(record.get("working_pixels", WorkingSize.pixels)))
-    scores = record.get("scores", {})
-    facts = Facts(name, scores, str(record.get("data", "")), str(record.get("licence", "Apache-2.0")), size)
-    return model, facts
+    model, record = load_gaze_model(checkpoint)
+    return model, Facts.of(name, record, pixels)
 
 
 def _images(folder: Path) -> list[Path]:
@@ -89,6 +82,6 @@ def _images(folder: Path) -> list[Path]:
     return found[:: max(len(found) // MOST_IMAGES, 1)][:MOST_IMAGES]
 
 
-def _facts(file: Path, card: Any) -> dict[str, Any]:
+def _facts(file: Path, card: "ModelCard") -> dict[str, Any]:
     facts = {key: getattr(card, key) for key in ("name", "precision", "parameters", "maps", "gflop_640x480", "sigma")}
     return {"file": str(file), "bytes": file.stat().st_size, **facts}

@@ -61,7 +61,7 @@ def info(
 def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     """Facts of a model for an input of ``size`` (height, width), ready for JSON."""
     from fastgaze.core import cost
-    from fastgaze.core.spec import LeNetSpec, architectures, spec_for, spec_from_json
+    from fastgaze.core.spec import architectures, spec_for, spec_from_json
     from fastgaze.runtime import zoo
 
     record: dict[str, Any] = {}
@@ -72,13 +72,12 @@ def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     else:
         metadata = zoo.describe(model)
         spec, record = spec_from_json(metadata["spec"]), metadata
-    size = (28, 28) if isinstance(spec, LeNetSpec) else size
     layers = cost.layers(spec, size)
     return {
         "model": model,
         "architecture": spec.architecture,
         "size": size_to_json(size),
-        "maps": sum(layer.maps for layer in layers),
+        "maps": cost.prunable_maps(spec),
         "parameters": cost.parameters(spec),
         "gflop": sum(layer.flops for layer in layers) / 1e9,
         "formula": "H*W*Cout*(2*Cin*K^2+1), the +1 also where a convolution has no bias",
@@ -96,7 +95,7 @@ def _read_checkpoint(path: str) -> tuple[Any, dict[str, Any]]:
     from fastgaze.networks.checkpoint import load_checkpoint
 
     model, record = load_checkpoint(path)
-    return model.spec, record
+    return model.spec, record.to_json()
 
 
 def _print_table(facts: dict[str, Any]) -> None:

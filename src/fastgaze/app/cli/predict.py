@@ -10,7 +10,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import write_whole
 from fastgaze.core.sizes import Size, parse_size, shrunk
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def _write(gaze: "GazeMap", stem: Path, formats: list[str], opacity: float, peak
     written = []
     for name in formats:
         path = stem.with_name(stem.name + FORMATS[name])
-        with replacing(path) as part:
-            part.write_bytes(_encode(gaze, name, opacity, peaks))
+        write_whole(path, _encode(gaze, name, opacity, peaks))
         written.append(str(path))
     return written
 
@@ -110,7 +109,7 @@ def _encode(gaze: "GazeMap", name: str, opacity: float, peaks: int) -> bytes:
     if name == "json":
         return (jsonlib.dumps(gaze.to_json(peaks), indent=2) + "\n").encode()
     if name == "png":
-        from fastgaze.core.pictures import encode_png
+        from fastgaze.core.encoding import encode_png
 
         return encode_png(gaze.overlay(opacity))
     import numpy as np

@@ -5,15 +5,16 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fastgaze.app.cli.common import STANDARD_STREAM, Model, limit_blas, note, progress
 from fastgaze.app.cli.video import AllThreads, Every, Smooth, Source
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import replacing
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -65,23 +66,37 @@ def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: 
     from fastgaze.runtime.video.roi import TEXT, write_ffmpeg, write_kvazaar_binary
 
     if format == "kvazaar" and out is not None and out.suffix == ".bin":
-        with io.BufferedWriter(_File(out)) as binary:
+        with _replacing(out) as raw, io.BufferedWriter(raw) as binary:
             write_kvazaar_binary(frames, settings, binary)
         return
-    with nullcontext(sys.stdout) if out is None else io.TextIOWrapper(io.BufferedWriter(_File(out))) as stream:
+    with ExitStack() as stack:
+        stream: IO[str] = sys.stdout
+        if out is not None:
+            stream = stack.enter_context(io.TextIOWrapper(io.BufferedWriter(stack.enter_context(_replacing(out)))))
         if format == "ffmpeg":
             write_ffmpeg(frames, settings, stream, interval)
         else:
             TEXT[format](frames, settings, stream)
 
 
+@contextmanager
+def _replacing(out: Path) -> "Iterator[_File]":
+    """A file that takes the place of ``out`` when it is whole. A pipe or a device has no place to take."""
+    if out.exists() and not out.is_file():
+        yield _File(out, out)
+        return
+    with replacing(out) as part:
+        yield _File(part, out)
+
+
 class _File(io.FileIO):
     """A file to write. Its errors are told apart from those of the video that is read at the same time."""
 
-    def __init__(self, path: Path) -> None:
-        with _writing(path):
+    def __init__(self, path: Path, shown: Path) -> None:
+        """shown: what errors name."""
+        with _writing(shown):
             super().__init__(path, "w")
-        self._path = path
+        self._path = shown
 
     def write(self, content: "ReadableBuffer") -> int:
         with _writing(self._path):

@@ -2,8 +2,8 @@
 
 import logging
 import math
+import os
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ from fastgaze.app.cli.common import limit_blas
 from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
-    from fastgaze.runtime.predictor import Predictor
+    from fastgaze.app.server.access import Access
 
 
 def serve(
@@ -41,7 +41,31 @@ def serve(
     timeout: Annotated[float, typer.Option(help="Seconds that one picture may take.")] = 10,
     max_in_flight: Annotated[
         int, typer.Option(help="Requests that are accepted at once, including those that wait.")
-    ] = 16,
+    ] = 128,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name by which clients may call this server, besides numbers and localhost; * allows all names. "
+            "Repeat it for several.",
+            show_default=False,
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An origin whose pages may use the API, such as https://example.org. Repeat it for several.",
+            show_default=False,
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with a secret. Every request must then carry it as a token or be signed with it.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Requests per second that one client may send; 0 sets no limit.")] = 0,
+    drain: Annotated[float, typer.Option(help="Seconds that requests in flight still have after SIGTERM.")] = 10,
     examples: Annotated[
         Path | None,
         typer.Option(help="Folder of pictures that the page offers instead of its own.", show_default=False),
@@ -55,6 +79,8 @@ def serve(
     require("starlette", "serve")
     require("uvicorn", "serve")
     require("python_multipart", "serve")
+    if not hasattr(os, "fork"):
+        raise ArgumentError("serving needs Linux or macOS; on Windows use WSL or Docker")
     from fastgaze.app.server import api, run
     from fastgaze.app.server.limits import Limits
     from fastgaze.runtime.engines import available_cores
@@ -64,37 +90,47 @@ def serve(
         pixels=_whole(max_megapixels * 1e6, "--max-megapixels"),
         seconds=timeout,
         in_flight=max_in_flight,
+        upload_bytes=max(Limits.upload_bytes, 2 * _whole(max_megabytes * (1 << 20), "--max-megabytes")),
+        drain_seconds=drain,
     )
     workers = available_cores() if workers is None else workers
     if not 1 <= workers <= 256:
         raise ArgumentError(f"--workers {workers} is not between 1 and 256")
-    predictors = _load(model or [], engine, threads)
-    app = api.create_app(predictors, limits, workers, _examples(examples))
+    names = model or _bundled()
     listening = run.bind(host, port)
-    # Pillow warns about every odd file that a client sends. The client gets an answer instead.
-    warnings.filterwarnings("ignore", module="PIL")
+    access = _access(allow_host or [], cors or [], token_file, rate, run.is_local(listening))
+    settings = api.ServerSettings(names, engine, threads, workers, _examples(examples), access)
+    app = api.create_app(settings, limits)
     run.log_to(sys.stderr, logging.WARNING if common.is_quiet() else logging.INFO)
-    names = ", ".join(predictor.name for predictor in predictors)
-    typer.echo(f"fastgaze serves {names} at {run.address(listening)} (Ctrl+C stops it)", err=True)
+    typer.echo(f"fastgaze serves {', '.join(app.names)} at {run.address(listening)} (Ctrl+C stops it)", err=True)
     if not run.is_local(listening):
-        typer.echo(
-            f"warning: other machines can reach {host}, and the server asks for no password and does not encrypt",
-            err=True,
-        )
-    # The thread that answers gets its turn between the working threads after half a millisecond instead of five.
-    sys.setswitchinterval(0.0005)
+        safety = "does not encrypt" if access.secret else "asks for no password and does not encrypt"
+        typer.echo(f"warning: other machines can reach {host}, and the server {safety}", err=True)
     run.make_server(app, limits).run(sockets=[listening])
 
 
-def _load(names: list[str], engine: str, threads: int) -> "list[Predictor]":
+def _bundled() -> list[str]:
     from fastgaze.runtime import zoo
-    from fastgaze.runtime.predictor import load
 
-    if not names:
-        names = [bundled.name for bundled in zoo.models()]
+    names = [bundled.name for bundled in zoo.models()]
     if not names:
         raise ArgumentError("no trained model is bundled yet; give one made with `fastgaze export`: --model FILE.onnx")
-    return [load(name, engine, threads) for name in names]
+    return names
+
+
+def _access(hosts: list[str], origins: list[str], token_file: Path | None, rate: float, local: bool) -> "Access":
+    from fastgaze.app.server.access import Access
+
+    secret = ""
+    if token_file is not None:
+        try:
+            secret = token_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ArgumentError(f"--token-file {token_file} cannot be read: {error}") from error
+        if not secret:
+            raise ArgumentError(f"--token-file {token_file} is empty")
+    # Only this machine's own browser can be tricked into naming a server that no other machine can reach.
+    return Access(tuple(hosts or ([] if local else ["*"])), tuple(origins), secret, rate)
 
 
 def _examples(folder: Path | None) -> Path:

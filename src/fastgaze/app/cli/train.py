@@ -30,7 +30,9 @@ def train(
     ] = None,
     architecture: Annotated[
         str | None,
-        typer.Option(help="Instead of --start: a new fastgaze or densegaze; needs --backbone.", show_default=False),
+        typer.Option(
+            help="Instead of --start: a new fastgaze, densegaze or litegaze; needs --backbone.", show_default=False
+        ),
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="Name or file of the pretrained weights for --architecture.", show_default=False)
@@ -70,21 +72,16 @@ def train(
     require("torch", "train")
     require("safetensors", "train")
     from fastgaze.data import formats
-    from fastgaze.pruning import Removal
     from fastgaze.training.finetune import Start, train_own
 
     begin = Start(start) if architecture is None else Start(None, architecture, str(backbone))
     rate = learning_rate or (_FRESH if start is None else _TUNING)
     settings = _settings(begin.network is None, steps, rate, batch, parse_size(size), validation_share, prune_to)
 
-    def on_removal(removal: Removal) -> None:
-        note(
-            f"step {removal.step}: {removal.left} feature maps, {removal.cost / 1e9:.2f} GFLOP, loss {removal.loss:.4f}"
-        )
-
     fixations = formats.load(layout, data)
     with training_bar(out_folder.name) as report:
-        result = train_own(fixations, data.name, begin, settings, out_folder, note, report, on_removal)
+        result = train_own(fixations, data.name, begin, settings, out_folder, report)
+    note(f"{result.images} images to train on, {result.validation_images} to validate")
     facts = {key: getattr(result, key) for key in ("best_step", "loss", "start_loss", "center_bias_loss", "gflop")}
     print_result({"checkpoint": str(result.checkpoint), **facts}, json)
     if result.loss >= min(result.start_loss, result.center_bias_loss):

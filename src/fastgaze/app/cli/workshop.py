@@ -1,6 +1,7 @@
 """``fastgaze workshop``: the stages of the paper, from the teacher to the pruned student."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from fastgaze.app.cli.common import (
 from fastgaze.core.errors import ArgumentError, require
 
 if TYPE_CHECKING:
+    from fastgaze.core.progress import Progress
     from fastgaze.training.config import Config
 
 app = typer.Typer(
@@ -58,11 +60,14 @@ Scale = Annotated[
 def teacher(config: ConfigFile, json: Json = False) -> None:
     """Train the DeepGaze II ensemble and write its soft targets for the large data set."""
     settings = _read(config)
-    from fastgaze.training.stages import teacher_file, train_teacher
+    from fastgaze.training.runs import processes
+    from fastgaze.training.teacher import train_teacher
 
     with processes(), training_bar("teacher") as report:
-        train_teacher(settings, note, report)
-    print_result({"teacher": str(teacher_file(settings.workshop))}, json)
+        result = train_teacher(settings, report)
+    losses = {"large_set_losses": [fit.best_loss for fit in result.starts]}
+    losses |= {"fold_losses": [fit.best_loss for fit in result.folds]}
+    print_result({"teacher": str(result.checkpoint), **losses}, json)
 
 
 @app.command(cls=Verb)
@@ -81,10 +86,11 @@ def distill(
 ) -> None:
     """Train a new student on the soft targets, with the settings of the section student."""
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.stages import distill_student
+    from fastgaze.training.runs import processes
+    from fastgaze.training.student import distill_student
 
     with processes(), training_bar(out_folder.name) as report:
-        result = distill_student(settings, out_folder, note, report, grow)
+        result = distill_student(settings, out_folder, grow, report)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
 
@@ -100,10 +106,11 @@ def tune(
 ) -> None:
     """Train an existing student further on the soft targets, with the settings of the section tune."""
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.stages import tune_student
+    from fastgaze.training.runs import processes
+    from fastgaze.training.student import tune_student
 
     with processes(), training_bar(out_folder.name) as report:
-        result = tune_student(settings, start, out_folder, note, report)
+        result = tune_student(settings, start, out_folder, report)
     facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
 
@@ -123,11 +130,11 @@ def soft_targets(
     Name its run in the settings of a mixture, as in `teachers = ["densegaze-m"]`.
     """
     settings = _read(config)
-    from fastgaze.training.stages import map_large_set
+    from fastgaze.training.runs import processes
+    from fastgaze.training.soft_targets import write_soft_targets
 
-    with progress() as bar:
-        task = bar.add_task(run.name, total=None)
-        path = map_large_set(settings, run, variants, lambda done, total: bar.update(task, completed=done, total=total))
+    with processes(), training_bar("soft targets") as report:
+        path = write_soft_targets(settings, run, variants, report)
     print_result({"soft_targets": str(path)}, json)
 
 
@@ -157,14 +164,10 @@ def prune(
         settings = replace(settings, prune=replace(settings.prune, objective=objective))
     if frozen_cost:
         settings = replace(settings, prune=replace(settings.prune, frozen_cost=True))
-    from fastgaze.pruning import Removal
-    from fastgaze.training.stages import prune_student
+    from fastgaze.training.prune import prune_student
 
-    def report(removal: Removal) -> None:
-        cost = f"{removal.cost / 1e9:.2f} GFLOP" if settings.prune.cost == "flops" else f"{removal.cost:.2f} ms"
-        note(f"step {removal.step}: {removal.left} feature maps, {cost}, loss {removal.loss:.4f}")
-
-    snapshots = prune_student(settings, start, out_folder, report=report)
+    with training_bar(out_folder.name) as report:
+        snapshots = prune_student(settings, start, out_folder, report)
     print_result({"snapshots": [str(path) for path in snapshots]}, json)
 
 
@@ -185,13 +188,13 @@ def narrow(
     out_file: OutFile,
     json: Json = False,
 ) -> None:
-    """Reduce a FastGaze checkpoint to given widths by removing the least important feature maps.
+    """Reduce a checkpoint to given widths by removing the least important feature maps.
 
     Widths that fill the blocks of an engine make a network faster than its GFLOP suggest.
     """
     settings = _read(config)
     from fastgaze.core.cost import flops
-    from fastgaze.training.stages import narrow_student
+    from fastgaze.training.prune import narrow_student
 
     spec = narrow_student(settings, start, _integers("--widths", widths), _integers("--readout", readout), out_file)
     print_result({"checkpoint": str(out_file), "gflop_640x480": flops(spec, (480, 640)) / 1e9}, json)
@@ -227,16 +230,14 @@ def sweep(
     """
     settings = _read(config)
     from fastgaze.evaluation.figures import pareto_figure
-    from fastgaze.training.sweep import Point, pareto, run_sweep, student_trial, summary
+    from fastgaze.training.sweep import pareto, run_sweep, student_trial, summary
 
     out_folder.mkdir(parents=True, exist_ok=True)
 
-    def report(point: Point) -> None:
-        note(f"trial {point.number}: beta {point.beta:.2g}, {point.gflop:.2f} GFLOP, loss {point.loss:.4f}")
-
     trial, maps = student_trial(settings, start)
     url = storage or f"sqlite:///{out_folder.resolve() / 'study.db'}"
-    found = run_sweep(trial, maps, settings.prune, settings.sweep, url, study, trials, out_folder, report)
+    with training_bar(study) as report:
+        found = run_sweep(trial, maps, settings.prune, settings.sweep, url, study, trials, out_folder, report)
     front = {point.number for point in pareto(found)}
     pareto_figure([(p.gflop, p.loss, p.objective) for p in found], out_folder / "pareto.png")
     if json:
@@ -257,22 +258,20 @@ def _read(path: Path) -> "Config":
 
 
 @contextmanager
-def processes() -> Iterator[None]:
-    """Join the other processes that ``torchrun`` has started, if there are any."""
-    from fastgaze.training import distributed
-
-    distributed.start()
-    try:
-        yield
-    finally:
-        distributed.stop()
-
-
-@contextmanager
-def training_bar(what: str) -> Iterator[Callable[[int, int, float], None]]:
-    """A progress bar; the function it gives is called with step, steps and loss."""
+def training_bar(what: str) -> Iterator["Progress"]:
+    """A progress bar on a terminal; elsewhere a line on stderr every half minute, so that a log tells how far it is."""
     with progress() as bar:
         task = bar.add_task(what, total=None)
-        yield lambda step, steps, loss: bar.update(
-            task, completed=step, total=steps, description=f"{what}  loss {loss:.3f}"
-        )
+        told = time.monotonic()
+
+        def report(done: int, total: int | None, words: str) -> None:
+            nonlocal told
+            bar.update(task, completed=done, total=total, description=f"{what}  {words}")
+            if bar.disable and time.monotonic() - told > _SECONDS_BETWEEN_LINES:
+                note(f"{what}: {done}{'' if total is None else f' of {total}'}, {words}")
+                told = time.monotonic()
+
+        yield report
+
+
+_SECONDS_BETWEEN_LINES = 30

@@ -1,15 +1,17 @@
 """The routes: the page, the API, and what every answer has in common."""
 
+import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -17,18 +19,23 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastgaze import __version__
-from fastgaze.app.server import jobs, site
-from fastgaze.app.server.body import Body, parse_form
-from fastgaze.app.server.limits import ApiError, Limits, bad_option, shown
+from fastgaze.app.server import docs, site
+from fastgaze.app.server.access import Access
+from fastgaze.app.server.answers import PacedResponse, json_response
+from fastgaze.app.server.body import Body
+from fastgaze.app.server.budget import Budget
+from fastgaze.app.server.connection import GuardedProtocol
+from fastgaze.app.server.limits import ApiError, Limits
+from fastgaze.app.server.metrics import Metrics
 from fastgaze.app.server.openapi import document
-from fastgaze.app.server.options import CROP_OPTIONS, GAZE_OPTIONS, Options, parse_options
-from fastgaze.app.server.pool import Pool
+from fastgaze.app.server.options import parse_request
+from fastgaze.app.server.wire import Task
+from fastgaze.app.server.workers import Nursery, Pool
 from fastgaze.core.errors import ArgumentError
-from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime import zoo
+from fastgaze.runtime.card import ModelCard
 
 logger = logging.getLogger("fastgaze.server")
-
-Job = Callable[[Predictor, bytes, Options, Limits], jobs.Answer]
 
 HEADERS = {
     "content-security-policy": (
@@ -41,46 +48,72 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_PATHS = ("/", "/v1/gaze", "/v1/crop", "/v1/models", "/healthz", "/openapi.json", "/examples")
+_LIVE = json.dumps({"status": "ok", "version": __version__}).encode()
+_PATHS = {"/", "/docs", "/examples", "/livez", "/metrics", "/openapi.json", "/readyz"}
+_PATHS |= {"/v1/crop", "/v1/gaze", "/v1/models"}
+_METHODS = ("GET", "HEAD", "POST", "OPTIONS")
+_SIGNING = ("expires", "signature")
 
 
-def create_app(
-    predictors: Sequence[Predictor], limits: Limits | None = None, workers: int = 1, examples: Path | None = None
-) -> ASGIApp:
-    """The whole server for these models, the first of which is the default one.
+@dataclass(frozen=True)
+class ServerSettings:
+    """What a server consists of, besides its limits."""
 
-    workers: threads that predict. examples: a folder of pictures that the page offers.
-    """
-    names = [predictor.name for predictor in predictors]
+    models: Sequence[str | Path]
+    """Bundled names or paths of .onnx files; the first is the default one."""
+    engine: str = "onnxruntime"
+    threads: int = 1
+    """Threads of one prediction."""
+    workers: int = 1
+    """Pictures that are predicted at once."""
+    examples: Path | None = None
+    """A folder of pictures that the page offers."""
+    access: Access = field(default_factory=Access)
+
+
+def create_app(settings: ServerSettings, limits: Limits | None = None) -> "Outermost":
+    """The whole server; starts the process that loads the models."""
+    cards = [zoo.read_model(name)[2] for name in settings.models]
+    names = [card.name for card in cards]
     if len(set(names)) < len(names) or not names:
         raise ArgumentError(f"models to serve need different names and at least one; got {names}")
-    server = Server({predictor.name: predictor for predictor in predictors}, limits or Limits(), workers, examples)
-    return Outermost(server.app())
+    limits = limits or Limits()
+    nursery = Nursery([str(name) for name in settings.models], settings.engine, settings.threads, limits)
+    nursery.start()
+    server = Server(cards, limits, Pool(nursery, settings.workers, limits), settings)
+    return Outermost(server, settings.access)
 
 
 class Server:
     """What the routes share."""
 
-    def __init__(
-        self, predictors: Mapping[str, Predictor], limits: Limits, workers: int, examples: Path | None
-    ) -> None:
-        self._predictors = predictors
+    def __init__(self, cards: Sequence[ModelCard], limits: Limits, pool: Pool, settings: ServerSettings) -> None:
         self._limits = limits
-        self._pool = Pool(workers, limits)
+        self.names = [card.name for card in cards]
+        self._secret = settings.access.secret
+        self.pool = pool
+        self._uploads = Budget(limits.upload_bytes, "pictures")
+        self._answers = Budget(limits.answer_bytes, "answers")
+        self.metrics = Metrics(pool, self._uploads, self._answers)
         self._page = site.page_files()
-        self._examples = site.example_files(examples, limits)
-        self._models = json.dumps(self._describe()).encode()
-        self._openapi = json.dumps(document(list(predictors), limits)).encode()
+        self._examples = site.example_files(settings.examples, limits)
+        self._models = json.dumps(_describe(cards, limits)).encode()
+        described = document(self.names, limits)
+        self._openapi = json.dumps(described).encode()
+        self._docs = site.File(docs.page(described).encode(), "text/html; charset=utf-8")
 
     def app(self) -> Starlette:
         """The routes as an application."""
         return Starlette(
             routes=[
                 Route("/", self.index, methods=["GET"]),
+                Route("/docs", self.docs, methods=["GET"]),
                 Route("/page/{name}", self.page_file, methods=["GET"]),
                 Route("/examples", self.list_examples, methods=["GET"]),
                 Route("/examples/{name}", self.example, methods=["GET"]),
-                Route("/healthz", self.health, methods=["GET"]),
+                Route("/livez", self.live, methods=["GET"]),
+                Route("/readyz", self.ready, methods=["GET"]),
+                Route("/metrics", self.measured, methods=["GET"]),
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/v1/models", self.models, methods=["GET"]),
                 Route("/v1/gaze", self.gaze, methods=["POST"]),
@@ -92,28 +125,45 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        yield
-        self._pool.close()
+        await self.pool.open()
+        try:
+            yield
+        finally:
+            self.pool.close()
 
     async def index(self, request: Request) -> Response:
         """The page."""
-        return self._page["index.html"].response(request)
+        return self._page["index.html"].response(request, self._limits)
+
+    async def docs(self, request: Request) -> Response:
+        """The API for people to read."""
+        return self._docs.response(request, self._limits)
 
     async def page_file(self, request: Request) -> Response:
         """What the page is made of."""
-        return site.pick(self._page, request.path_params["name"]).response(request)
+        return site.pick(self._page, request.path_params["name"]).response(request, self._limits)
 
     async def list_examples(self, _: Request) -> Response:
         """Names of the example pictures."""
-        return _json_response({"examples": list(self._examples)})
+        return json_response({"examples": list(self._examples)})
 
     async def example(self, request: Request) -> Response:
         """One example picture."""
-        return site.pick(self._examples, request.path_params["name"]).response(request)
+        return site.pick(self._examples, request.path_params["name"]).response(request, self._limits)
 
-    async def health(self, _: Request) -> Response:
-        """That the server lives, and how busy it is."""
-        return _json_response({"status": "ok", "version": __version__, "in_flight": self._pool.in_flight})
+    async def live(self, _: Request) -> Response:
+        """Report that the process answers."""
+        return Response(_LIVE, headers={"cache-control": "no-store"}, media_type="application/json")
+
+    async def ready(self, _: Request) -> Response:
+        """Whether pictures can be looked at now, and how busy the server is."""
+        lanes = {"light": len(self.pool.light.workers), "heavy": len(self.pool.heavy.workers)}
+        facts = {"status": "ok" if self.pool.ready else "starting", "in_flight": self.pool.in_flight, "workers": lanes}
+        return json_response(facts, 200 if self.pool.ready else 503)
+
+    async def measured(self, _: Request) -> Response:
+        """Counts for Prometheus."""
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _: Request) -> Response:
         """The API as an OpenAPI document."""
@@ -125,132 +175,138 @@ class Server:
 
     async def gaze(self, request: Request) -> Response:
         """Where people look in the picture that was sent."""
-        return await self._work(request, jobs.gaze, GAZE_OPTIONS)
+        return await self._work(request, "gaze")
 
     async def crop(self, request: Request) -> Response:
         """Windows that keep what people look at."""
-        return await self._work(request, jobs.crop, CROP_OPTIONS, needed="ratio")
+        return await self._work(request, "crop")
 
-    async def _work(self, request: Request, job: Job, known: tuple[str, ...], needed: str | None = None) -> Response:
-        body = Body(request, self._limits)
+    async def _work(self, request: Request, verb: str) -> Response:
+        connection: GuardedProtocol = request.state.connection
+        with contextlib.ExitStack() as held:
+            sent, room = self._uploads.share(), self._answers.share()
+            held.callback(sent.release)
+            held.callback(room.release)
+            task, content = await self._receive(request, verb, Body(request, self._limits, sent))
+            held.enter_context(self.pool.place())
+            wanted = lambda: not connection.transport.is_closing()  # noqa: E731
+            answer = await self.pool.run(task, content, room, wanted)
+            if answer is None:
+                raise ClientDisconnect
+            del content
+            sent.release()
+            room.keep(len(answer.content))
+            headers = {"cache-control": "no-store"}
+            return PacedResponse(answer.content, answer.media_type, self._limits, headers, held.pop_all(), room)
+
+    async def _receive(self, request: Request, verb: str, body: Body) -> tuple[Task, bytearray]:
         query = request.query_params.multi_items()
+        if self._secret:
+            query = [(name, value) for name, value in query if name not in _SIGNING]
         try:
-            # What is wrong with a query is said before the picture is sent; a form's options come with the picture.
-            asked = None if body.is_form else self._options(query, known, needed)
-            with self._pool.place():
-                content = await body.read()
-                answer = await self._pool.run(lambda: self._answer(body, content, query, job, known, needed, asked))
+            if not body.is_form:  # what is wrong with a query is said before the picture is sent
+                parse_request(verb, query, self.names, self._limits)
+            content = await body.read()
         except ApiError as error:
             if not await body.drain():
                 error.headers = {**error.headers, "connection": "close"}
             raise
-        return Response(answer.content, media_type=answer.media_type, headers={"cache-control": "no-store"})
-
-    def _answer(
-        self,
-        body: Body,
-        content: bytes,
-        query: list[tuple[str, str]],
-        job: Job,
-        known: tuple[str, ...],
-        needed: str | None,
-        asked: tuple[Options, Predictor] | None,
-    ) -> jobs.Answer:
-        """Runs in a worker thread: a form of many small pieces takes a while to split."""
-        picture: bytes | None = content
-        if body.is_form:
-            form = parse_form(content, body.content_type)
-            picture, query = form.image, query + form.fields
-        options, predictor = asked or self._options(query, known, needed)
-        if not picture:
-            raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
-        if len(picture) > self._limits.bytes:
-            raise body.too_long()
-        return job(predictor, picture, options, self._limits)
-
-    def _options(
-        self, fields: list[tuple[str, str]], known: tuple[str, ...], needed: str | None
-    ) -> tuple[Options, Predictor]:
-        options = parse_options(fields, known, self._limits)
-        if needed == "ratio" and not options.ratios:
-            raise bad_option("no ratio is given; add one such as ratio=16:9")
-        name = next(iter(self._predictors)) if options.model is None else options.model
-        if name not in self._predictors:
-            known_names = ", ".join(self._predictors)
-            raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; there are {known_names}")
-        return options, self._predictors[name]
-
-    def _describe(self) -> dict[str, Any]:
-        cards = [predictor.card for predictor in self._predictors.values()]
-        return {
-            "default": cards[0].name,
-            "models": [
-                {
-                    "name": card.name,
-                    "architecture": card.architecture,
-                    "precision": card.precision,
-                    "parameters": card.parameters,
-                    "gflop_640x480": card.gflop_640x480,
-                    "gflop_working": card.gflop_working,
-                    "working_pixels": card.working_size.pixels,
-                    "scores": dict(card.scores),
-                    "data": card.data,
-                    "licence": card.licence,
-                }
-                for card in cards
-            ],
-            "limits": self._limits.to_json(),
-        }
+        return Task(verb, query, body.content_type if body.is_form else ""), content
 
 
-def _json_response(value: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    content = json.dumps(value).encode()
-    return Response(content, status, {"cache-control": "no-store", **(headers or {})}, "application/json")
+def _describe(cards: Sequence[ModelCard], limits: Limits) -> dict[str, Any]:
+    return {
+        "default": cards[0].name,
+        "models": [
+            {
+                "name": card.name,
+                "architecture": card.architecture,
+                "precision": card.precision,
+                "parameters": card.parameters,
+                "gflop_640x480": card.gflop_640x480,
+                "gflop_working": card.gflop_working,
+                "working_pixels": card.working_size.pixels,
+                "scores": dict(card.scores),
+                "data": card.data,
+                "licence": card.licence,
+            }
+            for card in cards
+        ],
+        "limits": limits.to_json(),
+    }
 
 
 async def _on_api_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return _json_response(error.to_json(), error.status, error.headers)
+    return json_response(error.to_json(), error.status, error.headers)
 
 
 async def _on_http_error(_: Request, error: Exception) -> Response:
     """Starlette's own refusals: no such route, no such method."""
     assert isinstance(error, HTTPException)
     code, message = {
-        404: ("not_found", "there is nothing here; see /openapi.json"),
-        405: ("method_not_allowed", "this method is not allowed here; see /openapi.json"),
+        404: ("not_found", "there is nothing here; see /docs"),
+        405: ("method_not_allowed", "this method is not allowed here; see /docs"),
     }.get(error.status_code, ("refused", "the request cannot be served"))
-    return _json_response(ApiError(error.status_code, code, message).to_json(), error.status_code, error.headers)
+    return json_response(ApiError(error.status_code, code, message).to_json(), error.status_code, error.headers)
 
 
 async def _on_bug(_: Request, __: Exception) -> Response:
-    return _json_response(ApiError(500, "internal", "the server failed; its log says why").to_json(), 500)
+    return json_response(ApiError(500, "internal", "the server failed; its log says why").to_json(), 500)
 
 
 class Outermost:
-    """Around everything: headers that every answer has, and one line of log without a client's own words."""
+    """Around everything: who may ask, headers that every answer has, one line of log without a client's own words."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, server: Server, access: Access) -> None:
+        self.pool = server.pool
+        self.names = server.names
+        self._app: ASGIApp = server.app()
+        self._metrics = server.metrics
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = perf_counter(), 0
+        start, status, headers = perf_counter(), 0, Headers(scope=scope)
+        extra = HEADERS | self._access.cors_headers(headers)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                MutableHeaders(scope=message).update(extra)
             await send(message)
 
         try:
-            await self._app(scope, receive, send_with_headers)
-        except ClientDisconnect:
+            app = self._refusal(scope, headers) or self._app
+            await app(scope, receive, send_with_headers)
+        except (ClientDisconnect, asyncio.CancelledError):  # the latter when the time to drain is over
             status = 499
         path = scope["path"] if scope["path"] in _PATHS else "(other)"
-        method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "(other)"
-        logger.info("%s %s %d %.0f ms", method, path, status, 1e3 * (perf_counter() - start))
+        method = scope["method"] if scope["method"] in _METHODS else "(other)"
+        seconds = perf_counter() - start
+        self._metrics.count(method, path, status, seconds)
+        if path != "/livez" or status != 200:
+            logger.info("%s %s %d %.0f ms", method, path, status, 1e3 * seconds)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> ASGIApp | None:
+        """What to answer instead, before anything is done for the request."""
+        method, path = scope["method"], scope["path"]
+        if path == "/livez":
+            return None
+        try:
+            self._access.check_host(headers)
+            if path.startswith("/v1/") or path == "/metrics":
+                self._access.check_origin(headers)
+                if method == "OPTIONS" and self._access.origins:
+                    return Response(status_code=204)
+                self._access.check_rate(scope["client"][0] if scope["client"] else "")
+                self._access.check_secret(method, path, scope["query_string"].decode("latin-1"), headers)
+        except ApiError as error:
+            # A body is on its way that nobody is going to read.
+            closing = {"connection": "close"} if method == "POST" else {}
+            return json_response(error.to_json(), error.status, {**error.headers, **closing})
+        return None

@@ -1,61 +1,95 @@
-"""From the bytes of a picture and options to the bytes of an answer; everything here runs in a worker thread."""
+"""From the bytes of a picture and options to the bytes of an answer; everything here runs in a worker process."""
 
 import base64
 import contextlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, SUMMARY_PIXELS, ApiError, Limits
-from fastgaze.app.server.options import Options
-from fastgaze.core.errors import ImageError, ImageTooLargeError
-from fastgaze.core.pictures import Picture, encode_png, open_picture
+from fastgaze.app.server.forms import parse_form
+from fastgaze.app.server.limits import (
+    LONGEST_MAP_SIDE,
+    SERVED_FORMATS,
+    SMALL_ANSWER,
+    SUMMARY_PIXELS,
+    ApiError,
+    Limits,
+    amount,
+)
+from fastgaze.app.server.options import Options, parse_request
+from fastgaze.app.server.wire import Task
+from fastgaze.core.encoding import encode_png
+from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
+from fastgaze.core.picture_limits import DecodingCost
+from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import colours
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 
+# What a task may cost in a light worker, and in memory in any.
+_LIGHT_SECONDS = 0.3
+_LIGHT_BYTES = 64 << 20
+_MOST_BYTES = 272 << 20
+# Seconds and bytes of memory per pixel of a map that is sent back, and bytes of the answer at most.
+_FORMAT_COSTS = {
+    "npy": (1.5e-8, 11, 4.0),
+    "png": (1.2e-8, 4, 1.05),
+    "overlay": (1.3e-7, 17, 3.1),
+    "heat": (1.2e-8, 4, 1.4),
+}
+_FACTS_BYTES = 32 << 10
+NO_MEMORY = "too_much_memory"
+"""What a light worker answers so goes to a heavy one."""
+_MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/octet-stream"}
+
 
 @dataclass(frozen=True)
-class Answer:
-    """The body of a success."""
+class JobResult:
+    """The body of a successful answer."""
 
     content: bytes
     media_type: str = "application/json"
 
 
-def gaze(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
-    """The answer of ``POST /v1/gaze``."""
-    start = perf_counter()
-    with _refusing():
-        picture = _open(content, limits)
-        if options.format == "overlay":
-            size = options.size or map_size(shrunk(picture.size, DISPLAY), limits.map_pixels)
-            view = predictor.look(picture, at_least=size)
-        else:
-            size = options.size or map_size(picture.size, limits.map_pixels)
-            view = predictor.look(picture)
-        found = view.at(size, options.center_bias)
-        if options.format != "json":
-            return _picture(found, options)
-        facts = found.to_json(options.peaks, options.ratios, options.n)
-        if options.heat:
-            shown = _heat_png(found, options.size or map_size(picture.size, SUMMARY_PIXELS))
-            facts["heat"] = "data:image/png;base64," + base64.b64encode(shown).decode("ascii")
-        return _json(facts, start)
+@dataclass(frozen=True)
+class Needs:
+    """What a task needs beyond what it was granted."""
+
+    heavy: bool
+    """More time or memory than a light worker has."""
+    size: int
+    """Bytes that the answer takes at most."""
 
 
-def crop(predictor: Predictor, content: bytes, options: Options, limits: Limits) -> Answer:
-    """The answer of ``POST /v1/crop``."""
+def work(
+    task: Task, content: bytes, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
+) -> JobResult | Needs:
+    """The answer to a request, or what it needs; ApiError when it is refused."""
     start = perf_counter()
+    picture: bytes | None = content
+    query = [(name, value) for name, value in task.query]
+    if task.content_type:
+        form = parse_form(content, task.content_type)
+        picture, query = form.image, query + form.fields
+    options, model = parse_request(task.verb, query, list(predictors), limits)
+    if not picture:
+        raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
+    if len(picture) > limits.bytes:
+        raise ApiError(413, "too_many_bytes", f"the picture is larger than {amount(limits.bytes)}")
     with _refusing():
-        found = predictor.look(_open(content, limits)).at(None, options.center_bias)
-        return _json(found.to_json(options.peaks, options.ratios, options.n), start)
+        opened = _open(picture, limits)
+        needs = _needs(opened, len(picture), options, predictors[model], limits)
+        if not task.granted and (needs.size > SMALL_ANSWER or (needs.heavy and not heavy)):
+            return needs
+        job = gaze if task.verb == "gaze" else crop
+        found = job(predictors[model], opened, options, limits)
+    return JobResult(found, _MEDIA_TYPES[options.format]) if isinstance(found, bytes) else _json(found, start)
 
 
 def _open(content: bytes, limits: Limits) -> Picture:
@@ -78,17 +112,67 @@ def _open(content: bytes, limits: Limits) -> Picture:
     return picture
 
 
+def _needs(picture: Picture, size: int, options: Options, predictor: Predictor, limits: Limits) -> Needs:
+    cost = picture.cost(predictor.card.working_size(picture.size))
+    kind = options.format if options.format != "json" else "heat" if options.heat else ""
+    answer = _FACTS_BYTES
+    if kind:
+        height, width = _answer_size(picture, options, limits)
+        seconds, memory, sent = _FORMAT_COSTS[kind]
+        cost = cost + DecodingCost(height * width * memory, height * width * seconds)
+        answer += int(height * width * sent)
+    if cost.bytes + size > _MOST_BYTES:
+        pixels = picture.size[0] * picture.size[1]
+        fitting = pixels * _MOST_BYTES / (cost.bytes + size) / 1e6
+        message = f"a picture of this kind takes {cost.bytes / pixels:.0f} bytes of memory per pixel; "
+        raise ApiError(413, "too_many_pixels", message + f"at most {fitting:.0f} megapixels are accepted")
+    return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
+
+
+def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> bytes | dict[str, Any]:
+    """The answer of ``POST /v1/gaze``."""
+    size = _answer_size(picture, options, limits)
+    view = predictor.look(picture, at_least=size if options.format == "overlay" else None)
+    found = view.at(size, options.center_bias)
+    if options.format != "json":
+        return _file(found, options)
+    facts = found.to_json(options.peaks, options.ratios, options.n)
+    if options.heat:
+        facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(found, size)).decode("ascii")
+    return facts
+
+
+def crop(predictor: Predictor, picture: Picture, options: Options, _: Limits) -> dict[str, Any]:
+    """The answer of ``POST /v1/crop``."""
+    found = predictor.look(picture).at(None, options.center_bias)
+    return found.to_json(options.peaks, options.ratios, options.n)
+
+
+def _answer_size(picture: Picture, options: Options, limits: Limits) -> Size:
+    """(height, width) of the map that is sent back."""
+    if options.size is not None:
+        return options.size
+    if options.format == "overlay":
+        return map_size(shrunk(picture.size, DISPLAY), limits.map_pixels)
+    return map_size(picture.size, SUMMARY_PIXELS if options.format == "json" else limits.map_pixels)
+
+
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
     try:
         yield
-    except ImageError as error:
+    except (MemoryError, ImageError, ModelError) as error:
         raise _refusal(error) from error
 
 
-def _refusal(error: ImageError) -> ApiError:
+def _refusal(error: MemoryError | ImageError | ModelError) -> ApiError:
+    # onnxruntime says it in words only.
+    if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError) or "alloc" in str(error):
+        return ApiError(413, NO_MEMORY, "picture and map take more memory than is set aside; send a smaller picture")
+    if isinstance(error, ModelError):
+        raise error
     if isinstance(error, ImageTooLargeError):
-        return ApiError(413, "too_many_pixels", "the picture has far more pixels, in all or a side, than are taken")
+        return ApiError(413, "too_many_pixels", "the picture has far more pixels or scans than are taken")
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
 
 
@@ -103,20 +187,20 @@ def map_size(size: Size, most: int) -> Size:
     return max(int(height * factor), 1), max(int(width * factor), 1)
 
 
-def _json(facts: dict[str, Any], start: float) -> Answer:
+def _json(facts: dict[str, Any], start: float) -> JobResult:
     total = {"total": 1e3 * (perf_counter() - start)}
     facts["milliseconds"] = {step: round(time, 3) for step, time in (facts["milliseconds"] | total).items()}
-    return Answer(json.dumps(facts, allow_nan=False).encode())
+    return JobResult(json.dumps(facts, allow_nan=False).encode())
 
 
-def _picture(found: GazeMap, options: Options) -> Answer:
+def _file(found: GazeMap, options: Options) -> bytes:
     if options.format == "png":
-        return Answer(_heat_png(found, found.size), "image/png")
+        return _heat_png(found, found.size)
     if options.format == "overlay":
-        return Answer(encode_png(found.overlay(options.opacity)), "image/png")
+        return encode_png(found.overlay(options.opacity))
     buffer = io.BytesIO()
     np.save(buffer, found.log_density, allow_pickle=False)
-    return Answer(buffer.getvalue(), "application/octet-stream")
+    return buffer.getvalue()
 
 
 def _heat_png(found: GazeMap, size: Size) -> bytes:
@@ -124,4 +208,6 @@ def _heat_png(found: GazeMap, size: Size) -> bytes:
     image = found.heat(size)
     image.putpalette(colours.table().tobytes())
     image.info["transparency"] = bytes(range(256))
-    return encode_png(image)
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()

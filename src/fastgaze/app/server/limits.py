@@ -8,33 +8,45 @@ from typing import Any
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import MAX_PIXELS
 
-# Two that the runtime knows are missing. Pillow decodes JPEG 2000 without letting go of the interpreter's lock (3 s for
+# Two formats of the runtime are missing. Pillow decodes JPEG 2000 without releasing the interpreter's lock (3 s for
 # 12 megapixels), so that nothing else would run; what is in an ICO may be larger than its header says.
 SERVED_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "PPM", "MPO")
 LONGEST_MAP_SIDE = 8192
 """Pixels of either side of a map; the tail's matrices grow with it."""
+SMALL_ANSWER = 64 << 10
+"""Bytes of an answer that the sockets themselves take: what is larger is written piece by piece."""
 SUMMARY_PIXELS = 1 << 20
 """Of the heat map inside a JSON answer, unless its size is asked for."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one server; each has its own status code."""
+    """Bounds of one server; each that a client can reach has its own status code."""
 
     bytes: int = 32 << 20
-    """Of a picture as it is sent; 413."""
+    """Bytes of a picture as it is sent; 413."""
     pixels: int = 50_000_000
-    """Of a picture; 413."""
+    """Pixels of a picture; 413."""
     map_pixels: int = 16_000_000
-    """Of a map that is sent back; 400."""
+    """Pixels of a map that is sent back; 400."""
     seconds: float = 10.0
-    """From the picture's arrival to the answer; 504."""
-    upload_seconds: float = 20.0
-    """From the request's head to the end of its body; 408."""
-    in_flight: int = 16
-    """Requests that hold a picture at once, waiting ones included; 503."""
+    """Seconds from the picture's arrival to the answer; 504."""
+    upload_seconds: float = 10.0
+    """Seconds without a byte of the body, and seconds before its average rate counts; 408."""
+    write_seconds: float = 10.0
+    """The same for an answer and a client that does not read it; the connection is aborted."""
+    rate: int = 16 << 10
+    """Bytes per second that a body or an answer makes at least on average, once the seconds above are over."""
+    in_flight: int = 128
+    """Requests whose picture has arrived and whose answer is not yet written; 503."""
     connections: int = 512
-    """Open connections; 503."""
+    """Open connections; for one more, the connection that has been idle longest is closed."""
+    upload_bytes: int = 64 << 20
+    """Bytes of all bodies that are held at once; for more, a slow upload is ended, or 503."""
+    answer_bytes: int = 80 << 20
+    """Bytes of all answers above ``SMALL_ANSWER`` held at once; for more, a slow reader is cut off, or 503."""
+    drain_seconds: float = 10.0
+    """Seconds from SIGTERM to the end of the process; what is still in flight then is cut off."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -42,6 +54,8 @@ class Limits:
                 raise ArgumentError(f"limit {name}={getattr(self, name)} is not a number above 0")
         if self.pixels > MAX_PIXELS:
             raise ArgumentError(f"limit pixels={self.pixels} is above {MAX_PIXELS}, the most that is ever decoded")
+        if self.upload_bytes < self.bytes or self.answer_bytes < 4 * self.map_pixels:
+            raise ArgumentError("limits upload_bytes and answer_bytes must hold at least one picture and one map")
 
     def to_json(self) -> dict[str, Any]:
         """What a client needs to know before it sends a picture."""
@@ -50,7 +64,7 @@ class Limits:
 
 @dataclass
 class ApiError(Exception):
-    """An answer that is no success: a status, a code for programs and a sentence for people."""
+    """An answer other than success: a status, a code for programs and a sentence for people."""
 
     status: int
     code: str

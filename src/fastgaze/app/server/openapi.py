@@ -15,7 +15,10 @@ from fastgaze.app.server.options import (
 
 Json = dict[str, Any]
 
-_RATIO = r"^[0-9.]+(\s*[:/x]\s*[0-9.]+)?(,[0-9.]+(\s*[:/x]\s*[0-9.]+)?)*$"
+# A number that is not zero, alone or as one of two.
+_NUMBER = r"(?=[0-9.]*[1-9])[0-9]*\.?[0-9]*"
+_ONE_RATIO = rf"{_NUMBER}(\s*[:/x]\s*{_NUMBER})?"
+_RATIO = rf"^{_ONE_RATIO}(,\s*{_ONE_RATIO})*$"
 
 
 def document(models: list[str], limits: Limits) -> Json:
@@ -33,7 +36,10 @@ def document(models: list[str], limits: Limits) -> Json:
             "/v1/gaze": {"post": _post("gaze", GAZE_OPTIONS, _gaze_answer(), models, limits)},
             "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _json_answer("Gaze"), models, limits)},
             "/v1/models": {"get": _get("models", "The models and the limits.", "Models")},
-            "/healthz": {"get": _get("health", "That the server lives, and how busy it is.", "Health")},
+            "/livez": {"get": _get("live", "That the server answers.", "Live")},
+            "/readyz": {
+                "get": _get("ready", "Whether pictures can be looked at now, and how busy the server is.", "Ready")
+            },
             "/openapi.json": {"get": _get("openapi", "This document.", "Document")},
         },
         "components": {"schemas": _schemas(), "responses": {"Error": _error("An error.")}},
@@ -132,10 +138,17 @@ def _errors(limits: Limits) -> Json:
         "400": _error("bad_option, bad_form, no_picture, or bad_picture: a damaged picture."),
         "404": _error("unknown_model."),
         "405": _error("Only POST is served."),
-        "408": _error(f"upload_too_slow: the body took longer than {limits.upload_seconds:g} s."),
-        "413": _error("too_many_bytes or too_many_pixels."),
+        "408": _error(
+            f"upload_too_slow: nothing of the body came for {limits.upload_seconds:g} s, "
+            f"or less than {amount(limits.rate)} per second."
+        ),
+        "413": _error("too_many_bytes, too_many_pixels or too_much_memory."),
         "415": _error("not_a_picture: nothing that can be decoded."),
-        "500": _error("internal."),
+        "401": _error("no_token: this server needs a token or a signed address."),
+        "403": _error("cross_origin, wrong_signature or signature_over."),
+        "421": _error("wrong_host."),
+        "429": _error("too_many_requests of one client."),
+        "500": _error("internal, or worker_died: the process that looked at the picture ended."),
         "503": busy,
         "504": _error(f"too_slow: the work took longer than {limits.seconds:g} s."),
     }
@@ -181,7 +194,8 @@ def _schemas() -> Json:
     return {
         "Gaze": _object(gaze, ("heat",)),
         "Models": _object({"default": text, "models": _list(_model()), "limits": {"type": "object"}}),
-        "Health": _object({"status": {"const": "ok"}, "version": text, "in_flight": whole}),
+        "Live": _object({"status": {"const": "ok"}, "version": text}),
+        "Ready": _object({"status": {"enum": ["ok", "starting"]}, "in_flight": whole, "workers": {"type": "object"}}),
         "Document": {"type": "object"},
         "Error": _object({"error": _object({"code": text, "message": text})}),
     }

@@ -1,11 +1,11 @@
 """What a request asks for, from its query and its form fields, checked before any work is done."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fastgaze.app.server.limits import LONGEST_MAP_SIDE, Limits, bad_option, shown
+from fastgaze.app.server.limits import LONGEST_MAP_SIDE, ApiError, Limits, bad_option, shown
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
@@ -38,6 +38,23 @@ class Options:
     """Windows for every ratio."""
 
 
+OPTIONS = {"gaze": GAZE_OPTIONS, "crop": CROP_OPTIONS}
+"""Names by verb."""
+
+
+def parse_request(
+    verb: str, fields: Iterable[tuple[str, str]], models: Sequence[str], limits: Limits
+) -> tuple[Options, str]:
+    """The options and the name of the model, the first one by default; 400 and 404 for what is not valid."""
+    options = parse_options(fields, OPTIONS[verb], limits)
+    if verb == "crop" and not options.ratios:
+        raise bad_option("no ratio is given; add one such as ratio=16:9")
+    name = models[0] if options.model is None else options.model
+    if name not in models:
+        raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; choose from {', '.join(models)}")
+    return options, name
+
+
 def parse_options(fields: Iterable[tuple[str, str]], known: tuple[str, ...], limits: Limits) -> Options:
     """The options among ``fields``; 400 for one that is unknown, given twice or not valid."""
     values = _collect(fields, known)
@@ -58,7 +75,7 @@ def _collect(fields: Iterable[tuple[str, str]], known: tuple[str, ...]) -> dict[
     values: dict[str, str] = {}
     for name, value in fields:
         if name not in known:
-            raise bad_option(f"there is no option {shown(name)}; there are {', '.join(known)}")
+            raise bad_option(f"there is no option {shown(name)}; choose from {', '.join(known)}")
         if name == "ratio" and name in values:
             values[name] += f",{value}"
         elif name in values:

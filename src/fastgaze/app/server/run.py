@@ -1,24 +1,26 @@
 """Sockets, logging and shutdown: the part of the server that is uvicorn's."""
 
-import asyncio
 import ipaddress
 import logging
+import math
 import re
+import resource
 import socket
+from dataclasses import replace
+from time import monotonic
 from typing import Any
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fastgaze.app.server.connection import protocol_for
 from fastgaze.app.server.limits import Limits
 from fastgaze.core.errors import ArgumentError
 
-HEAD_SECONDS = 10.0
-"""A connection that has not sent a whole request head by then is closed."""
-_SHUTDOWN_SECONDS = 10
-_HEAD_BYTES = 16 << 10
+_BACKLOG = 256
+_OWN_DESCRIPTORS = 64
+"""Of the server itself: workers, log, standard library."""
+_SAME_LINE_SECONDS = 5.0
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -46,10 +48,11 @@ def address(listening: socket.socket) -> str:
 
 def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
     """uvicorn with limits; ``server.run(sockets=[...])`` serves until SIGTERM or SIGINT and ends what is in flight."""
+    limits, backlog = _fitting_descriptors(limits)
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=GuardedProtocol,
+            http=protocol_for(limits),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -57,49 +60,46 @@ def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=limits.connections,
+            backlog=backlog,
             timeout_keep_alive=10,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            h11_max_incomplete_event_size=_HEAD_BYTES,
+            # The connections end by themselves (GuardedProtocol.shutdown); this is for what then hangs.
+            timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + 2,
         )
     )
 
 
-class GuardedProtocol(H11Protocol):
-    """HTTP/1.1 that also closes a connection whose request head does not come."""
+def _fitting_descriptors(limits: Limits) -> tuple[Limits, int]:
+    """Limits and backlog for which the process has file descriptors: asyncio accepts a whole backlog at once."""
+    wanted = limits.connections + _BACKLOG + _OWN_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits, _BACKLOG
+    backlog = max(min(_BACKLOG, (soft - _OWN_DESCRIPTORS) // 2), 1)
+    connections = soft - _OWN_DESCRIPTORS - backlog
+    if connections < 1:
+        raise ArgumentError(
+            f"this process may open {soft} files at once; serving needs {_OWN_DESCRIPTORS + 16} or more"
+        )
+    return replace(limits, connections=connections), backlog
 
-    _head_timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A connection opens."""
-        super().connection_made(transport)
-        self._watch()
+class OncePerWhile(logging.Filter):
+    """Lets one line through and drops its repetitions for a few seconds: no client can fill a disk with them."""
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes arrive."""
-        super().data_received(data)
-        self._watch()
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, int], float] = {}
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """A connection ends."""
-        self._forget()
-        super().connection_lost(exc)
-
-    def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            self._forget()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
-
-    def _forget(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _give_up(self) -> None:
-        self._head_timer = None
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            self.transport.close()
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        line, now = (record.pathname, record.lineno), monotonic()
+        if now - self._last.get(line, -math.inf) < _SAME_LINE_SECONDS:
+            return False
+        self._last[line] = now
+        return True
 
 
 class EscapingFormatter(logging.Formatter):
@@ -118,8 +118,13 @@ def log_to(stream: Any, level: int) -> None:
     """Send the log of the server and of uvicorn to ``stream``, escaped."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
-    levels = {"fastgaze.server": level, "uvicorn.error": max(level, logging.WARNING), "python_multipart": logging.ERROR}
-    for name, least in levels.items():
+    seldom = logging.StreamHandler(stream)
+    seldom.setFormatter(handler.formatter)
+    seldom.addFilter(OncePerWhile())
+    own, others = logging.getLogger("fastgaze.server"), ("uvicorn.error", "asyncio", "python_multipart")
+    own.handlers, own.propagate = [handler], False
+    own.setLevel(level)
+    for name in others:
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(least)
+        logger.handlers, logger.propagate = [seldom], False
+        logger.setLevel(logging.ERROR if name == "python_multipart" else max(level, logging.WARNING))

@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fastgaze.app.server.answers import PacedResponse
 from fastgaze.app.server.limits import ApiError, Limits, shown
 
 PAGE = Path(__file__).parent / "page"
@@ -32,17 +34,17 @@ class File:
     content: bytes
     media_type: str
 
-    @property
+    @cached_property
     def etag(self) -> str:
         """Changes with the content."""
         return f'"{hashlib.sha256(self.content).hexdigest()[:16]}"'
 
-    def response(self, request: Request) -> Response:
+    def response(self, request: Request, limits: Limits) -> Response:
         """The file, or 304 when the client has it."""
         headers = {"etag": self.etag, "cache-control": "no-cache"}
         if self.etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(self.content, headers=headers, media_type=self.media_type)
+        return PacedResponse(self.content, self.media_type, limits, headers)
 
 
 Files = Mapping[str, File]

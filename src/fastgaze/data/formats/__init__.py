@@ -33,7 +33,7 @@ def load(format: str, path: str | Path, problems: Problems | None = None) -> Fix
     path = Path(path)
     name = recognise(path) if format == "auto" else format
     if name not in LAYOUTS:
-        raise ArgumentError(f"no data format {format!r}; there are auto, {', '.join(FORMATS)}")
+        raise ArgumentError(f"no layout {format!r}; choose from auto, {', '.join(FORMATS)}")
     if not path.exists():
         raise _absent(path)
     reader = import_module(f"fastgaze.data.formats.{_MODULES.get(name, name)}")

@@ -4,8 +4,8 @@
     street.jpg,412.5,230,anna
 
 ``image`` is a path from the folder, or from images/ in it, with or without its ending; x and y are pixels of that
-image; ``observer`` may be left out, or be any text. Comma, semicolon and tab separate. Images that the file does
-not name have no fixations.
+image; ``observer`` may be left out, or be any text. Commas, semicolons and tabs separate columns. Images that the file
+does not name have no fixations.
 """
 
 import csv
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fastgaze.core.errors import DataError, ImageError
+from fastgaze.core.files import replacing
 from fastgaze.core.pictures import image_files, read_size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
@@ -92,11 +93,11 @@ def _read_rows(file: Path, known: dict[str, int], points: list[list[Point]], pro
 
 
 def write(file: Path, fixations: FixationSet, images: list[str]) -> None:
-    """Write the fixations of a set; ``images`` are the names of its files, which are in images/ beside ``file``.
+    """Write the fixations of a set; ``images`` are the names of its files, which are in images/ next to ``file``.
 
     Coordinates are pixels of these files, upright: the form has no other size for them.
     """
-    with open(file, "w", encoding="utf-8", newline="") as text:
+    with replacing(file) as part, open(part, "w", encoding="utf-8", newline="") as text:
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
         for i, image in enumerate(images):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgaze.core.errors import DataError, require
+from fastgaze.core.files import replacing
 from fastgaze.core.pictures import read_size
 from fastgaze.core.sizes import Size
 from fastgaze.data.fixations import FixationSet, from_lists
@@ -17,18 +18,24 @@ from fastgaze.data.formats.problems import Problems
 
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:
-    """A folder with stimuli.hdf5 and fixations.hdf5, or one of the two files with the other beside it."""
+    """A folder with stimuli.hdf5 and fixations.hdf5, or one of the two files next to the other."""
     del problems  # one file each: it can be read or not
     folder = path if path.is_dir() else path.parent
     stimuli, fixations = (_find(folder, name) for name in ("stimuli", "fixations"))
     h5py = require("h5py", "data")
     try:
         with h5py.File(stimuli, "r") as file:
+            refuse_external(file, stimuli)
             paths, sizes = _stimuli(file, stimuli)
         with h5py.File(fixations, "r") as file:
+            refuse_external(file, fixations)
             x, y, n, who = _fixations(file, fixations)
-    except (OSError, KeyError) as error:
-        raise DataError(f"{folder}: not a data set as pysaliency writes it ({error})") from error
+    except DataError:
+        raise
+    except Exception as error:  # h5py raises all kinds over damaged files
+        raise DataError(f"{folder}: not a data set as pysaliency writes it ({' '.join(str(error).split())})") from error
+    if not len(x) == len(y) == len(n) == len(who):
+        raise DataError(f"{fixations} has {len(x)} x, {len(y)} y, {len(n)} n and {len(who)} subjects; it is damaged")
     order = np.argsort(n, kind="stable")
     cuts = np.searchsorted(n[order], np.arange(len(paths) + 1))
     if len(n) and not 0 <= n.min() <= n.max() < len(paths):
@@ -37,6 +44,29 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     parts = [order[a:b] for a, b in pairwise(cuts)]
     points = [np.stack([x[part], y[part]], axis=1) for part in parts]
     return from_lists([p.stem for p in paths], paths, sizes, points, [who[part] for part in parts])
+
+
+def refuse_external(file: Any, path: Path) -> None:
+    """DataError for a file whose data are, in part, those of other files: it could name any that this user may read."""
+    h5py = require("h5py", "data")
+    seen: set[int] = set()
+
+    def check(group: Any) -> None:
+        address = int(h5py.h5o.get_info(group.id).addr)
+        if address in seen:  # groups may hold each other
+            return
+        seen.add(address)
+        for name in group:
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                raise DataError(f"{path} links to another file ({name}), which is not followed; copy the data into it")
+            item = group[name]
+            if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
+                raise DataError(f"{path} keeps {name} in another file, which is not read; copy the data into it")
+            if isinstance(item, h5py.Group):
+                check(item)
+
+    check(file)
 
 
 def _find(folder: Path, name: str) -> Path:
@@ -81,12 +111,12 @@ def write(folder: Path, fixations: FixationSet) -> None:
     h5py = require("h5py", "data")
     folder.mkdir(parents=True, exist_ok=True)
     sizes = [read_size(path) for path in fixations.paths]
-    with h5py.File(folder / "stimuli.hdf5", "w") as file:
+    with replacing(folder / "stimuli.hdf5") as part, h5py.File(part, "w") as file:
         _write_stimuli(h5py, file, [os.path.relpath(path, folder) for path in fixations.paths], sizes)
     points = [fixations.fixations(i, size) for i, size in enumerate(sizes)]
     observers = [fixations.observers(i) for i in range(len(fixations))]
     xy = np.concatenate([*points, np.empty((0, 2), np.float32)]).astype(np.float64)
-    with h5py.File(folder / "fixations.hdf5", "w") as file:
+    with replacing(folder / "fixations.hdf5") as part, h5py.File(part, "w") as file:
         _attributes(file, "Fixations", "1.0", ["subjects"])
         nothing = np.full((len(xy), 1), np.nan)
         columns = {"x": xy[:, 0], "y": xy[:, 1], "t": np.zeros(len(xy))}

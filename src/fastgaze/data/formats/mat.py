@@ -9,36 +9,35 @@ from typing import Any
 import numpy as np
 
 from fastgaze.core.errors import DataError, require
+from fastgaze.data.formats.hdf5 import refuse_external
+from fastgaze.data.formats.mat_process import READER
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def read_mat(path: Path) -> dict[str, Any]:
-    """The variables of a .mat file by name."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(520)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    """The variables of a .mat file by name, read by a process of its own: a damaged file may crash its reader."""
+    require("scipy.io", "data")
+    if not path.is_file():
+        raise DataError(f"cannot read {path}: there is no such file")
+    return READER.read(path)
+
+
+def read_here(path: Path) -> dict[str, Any]:
+    """The variables of a .mat file by name, read by this process; raises all kinds of errors."""
+    with open(path, "rb") as file:
+        head = file.read(520)
     # MATLAB writes 512 bytes of text before the HDF5 data.
-    reader = _read_hdf5 if _HDF5_SIGNATURE in (head[:8], head[512:520]) else _read_v5
-    try:
-        return reader(path)
-    except (OSError, ValueError, TypeError, KeyError, NotImplementedError, EOFError, RuntimeError, IndexError) as error:
-        raise DataError(f"{path} is not a readable .mat file ({type(error).__name__}: {error})") from error
+    return _read_hdf5(path) if _HDF5_SIGNATURE in (head[:8], head[512:520]) else _read_v5(path)
 
 
 def as_list(value: Any) -> list[Any]:
-    """A struct or cell array of one element, which MATLAB files do not tell from the element, as a list of one."""
+    """A struct or cell array of one element, which MATLAB files do not tell apart from the element, as a list."""
     return value if isinstance(value, list) else [value]
 
 
 def _read_v5(path: Path) -> dict[str, Any]:
-    loadmat = require("scipy.io", "data").loadmat
-    try:
-        content = loadmat(path, squeeze_me=True)
-    except Exception as error:  # scipy raises many kinds, zlib.error and MatReadError among them
-        raise ValueError(error) from error
+    content = require("scipy.io", "data").loadmat(path, squeeze_me=True)
     return {name: _plain(value) for name, value in content.items() if not name.startswith("__")}
 
 
@@ -55,6 +54,7 @@ def _plain(value: Any) -> Any:
 def _read_hdf5(path: Path) -> dict[str, Any]:
     h5py = require("h5py", "data")
     with h5py.File(path, "r") as file:
+        refuse_external(file, path)
         return {name: _hdf5_value(file, item) for name, item in file.items() if not name.startswith("#")}
 
 

@@ -4,8 +4,8 @@
     ALLSTIMULI/*.jpeg and ALLFIXATIONMAPS/*_fixPts.jpg          white pixels where somebody fixated, pooled
 
 Raw gaze is cut into fixations with the criteria of the set's own MATLAB code: a saccade begins where the speed rises
-by more than 6 degrees (204 pixels) a second from one window of five samples to the next for three samples or more,
-and ends where it has stopped to fall as fast; what lies between saccades for more than 50 ms is a fixation, at its
+by more than 6 degrees (204 pixels) per second from one window of five samples to the next for three samples or more,
+and ends where it no longer falls as fast; what lies between saccades for more than 50 ms is a fixation, at its
 median. The first one, on the cross in the centre, is left out, as in the paper that published the set.
 """
 
@@ -22,8 +22,8 @@ from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
 from fastgaze.data.formats.problems import Problems
 
-RATE = 240  # samples a second
-CRITERION = 6 * 34  # degrees a second times pixels a degree
+RATE = 240  # samples per second
+CRITERION = 6 * 34  # degrees per second times pixels per degree
 WINDOW = 4  # samples over which the speed is smoothed
 SHORTEST = 12  # samples, 50 ms
 PATIENCE = 25  # samples in which a saccade must slow down
@@ -100,7 +100,7 @@ def find_fixations(gaze: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _acceleration(gaze: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Change of speed from each window of five samples to the next, pixels a second, (n,)."""
+    """Change of speed from each window of five samples to the next, pixels per second, (n,)."""
     steps = np.concatenate([[0.0], np.hypot(*np.diff(gaze, axis=0).T)])
     padded = np.concatenate([np.zeros(WINDOW - 1), steps])
     smooth = np.convolve(padded, np.full(WINDOW, 1 / WINDOW), mode="valid")

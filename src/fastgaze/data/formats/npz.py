@@ -4,13 +4,13 @@ Arrays of the file: ``name`` (n,), ``width`` and ``height`` (n,) of the original
 ``x``, ``y`` and ``observer`` (m,). It is the fastest form to read and the one that training uses.
 """
 
-import zipfile
-import zlib
+import io
 from pathlib import Path
 
 import numpy as np
 
 from fastgaze.core.errors import DataError
+from fastgaze.core.files import write_whole
 from fastgaze.core.pictures import image_files
 from fastgaze.data.fixations import FixationSet
 from fastgaze.data.formats.problems import Problems
@@ -26,15 +26,22 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
     if not file.is_file():
         raise DataError(f"no {FILE} in {folder}; the npz form is a folder with {FILE} and images/")
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            if missing := [name for name in _ARRAYS if name not in archive]:
-                raise DataError(f"{file} lacks {', '.join(missing)}; it must hold {', '.join(_ARRAYS)}")
-            array = {name: archive[name] for name in _ARRAYS}
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"cannot read {file}: {error}; write it with numpy.savez_compressed") from error
+        return _build(folder, file)
+    except DataError:
+        raise
+    except Exception as error:  # numpy, zipfile and zlib raise all kinds over damaged files
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"cannot read {file}: {reason}; write it with numpy.savez_compressed") from error
+
+
+def _build(folder: Path, file: Path) -> FixationSet:
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        if missing := [name for name in _ARRAYS if name not in archive]:
+            raise DataError(f"{file} lacks {', '.join(missing)}; it must hold {', '.join(_ARRAYS)}")
+        array = {name: archive[name] for name in _ARRAYS}
     lengths = {name: array[name].shape for name in ("name", "width", "height")}
     if len(set(lengths.values())) != 1:
-        raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write it anew")
+        raise DataError(f"{file}: {lengths} must be one-dimensional and of one length; write the file again")
     names = tuple(str(name) for name in array["name"])
     images = folder / "images"
     found = {p.stem: p for p in image_files(images)} if images.is_dir() else {}
@@ -50,9 +57,10 @@ def read(folder: Path, problems: Problems | None = None) -> FixationSet:
 
 
 def write_arrays(file: Path, fixations: FixationSet, names: list[str]) -> None:
-    """Write the fixations of a set under other ``names`` (those of the image files beside it)."""
+    """Write the fixations of a set under other ``names`` (those of the image files next to it)."""
+    buffer = io.BytesIO()
     np.savez_compressed(
-        file,
+        buffer,
         name=np.array(names, dtype=np.str_),
         width=fixations.sizes[:, 1],
         height=fixations.sizes[:, 0],
@@ -61,3 +69,4 @@ def write_arrays(file: Path, fixations: FixationSet, names: list[str]) -> None:
         y=fixations.y,
         observer=fixations.observer,
     )
+    write_whole(file, buffer.getvalue())

@@ -1,4 +1,4 @@
-"""What a reader does with a file that it cannot use: raise, or note it and go on."""
+"""What a reader does with a file that it cannot use: raise an error, or record a defect and continue."""
 
 from fastgaze.core.errors import DataError
 

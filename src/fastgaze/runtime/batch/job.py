@@ -23,7 +23,7 @@ COLUMN = "path"
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """What is asked of every image.
+    """What is wanted of every image.
 
     ratios: of the crop windows, such as "16:9". peaks, crops: the most of each. density: (height, width) of the log
     density kept in the row, None for none. shard: images per file.
@@ -62,7 +62,7 @@ class Shard:
     name: str
     paths: tuple[str, ...]
     skip: frozenset[int] = frozenset()
-    """Images not to be touched again, because workers died over them."""
+    """Images that are not tried again, because workers died over them."""
 
 
 def find_images(source: str) -> list[str]:
@@ -75,7 +75,7 @@ def find_images(source: str) -> list[str]:
     try:
         found = _find(system, path, source)
     except OSError as error:
-        raise DataError(f"cannot read {source}: {error.strerror or error}") from error
+        raise DataError(f"cannot read {source}: {' '.join(str(error.strerror or error).split())[:200]}") from error
     if not found:
         raise DataError(f"no images in {source}; images end in {', '.join(SUFFIXES)}")
     return list(dict.fromkeys(map(legible, found)))
@@ -109,7 +109,11 @@ def _is_image(name: str, root: str = "") -> bool:
 
 
 def _named(path: str) -> str:
-    return full_name(*split_url(path))
+    """Where any process finds the image; an address that makes no sense stays as it is, and its row will say so."""
+    try:
+        return full_name(*split_url(path))
+    except DataError:
+        return path
 
 
 def _column(system: FileSystem, path: str, source: str) -> list[str]:
@@ -119,7 +123,8 @@ def _column(system: FileSystem, path: str, source: str) -> list[str]:
         try:
             table = parquet.read_table(file, columns=[COLUMN])
         except arrow.ArrowException as error:
-            raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({error})") from error
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({reason})") from error
     if COLUMN not in table.column_names:
         raise DataError(f"{source} has no column {COLUMN!r}")
     return [str(name) for name in table[COLUMN].to_pylist() if name]
@@ -144,7 +149,7 @@ def open_job(folder: Folder, found: Sequence[str], model: bytes, options: BatchO
         folder.write(_PATHS.format(len(parts)), _write_paths(added))
         parts.append(added)
     if SETTINGS not in names:
-        # Last: without it the next start begins anew.
+        # Written last: without it, the next start begins the job again.
         folder.write(SETTINGS, json.dumps(settings, indent=2).encode() + b"\n")
     return [shard for index, part in enumerate(parts) for shard in _cut(index, part, options.shard)]
 

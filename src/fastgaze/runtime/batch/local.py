@@ -1,4 +1,4 @@
-"""Processes on this machine, one thread each, one shard in hand each; a process that dies is replaced."""
+"""Processes on this machine, each with one thread and one shard at a time; a process that dies is replaced."""
 
 import multiprocessing
 import os
@@ -13,12 +13,15 @@ from typing import Any
 
 from fastgaze.core.errors import DataError
 from fastgaze.runtime.batch.job import Shard
-from fastgaze.runtime.batch.work import ShardReport, Worker, WorkerSetup
+from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup
 
 # The network has one thread; numpy's matrix products must not add more.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_MOST_DEATHS = 2
-_HOPELESS = 5
+# A worker that ends by itself (a decoder crashes) speaks against the image it had in hand; one that is killed may just
+# as well have been the wrong process at the wrong time, or the largest when memory ran out.
+_CRASH, _KILL = 2, 1
+_MOST_BLAME = 4
+_HOPELESS = 10
 _MOST_FALSE_STARTS = 3
 _POLL = 0.5
 _BEFORE_FIRST = -1
@@ -31,9 +34,12 @@ class _Hand:
     process: Any
     pipe: Connection
     position: Any
-    """Shared: index of the image it has in hand."""
+    """Index of the image that it is working on, in shared memory."""
     shard: Shard | None = None
+    awake: bool = False
+    """It runs and waits for its setup."""
     started: bool = False
+    """It has loaded the model."""
 
 
 def run_local(shards: Sequence[Shard], setup: WorkerSetup, workers: int) -> Iterator[ShardReport]:
@@ -52,7 +58,7 @@ class _Pool:
         # A forked copy of a process that holds threads and locks may hang: start afresh.
         self._context = multiprocessing.get_context("spawn")
         self._hands: list[_Hand] = []
-        self._deaths: Counter[tuple[str, int]] = Counter()
+        self._blame: Counter[tuple[str, int]] = Counter()
         self._false_starts = 0
 
     def run(self, workers: int) -> Iterator[ShardReport]:
@@ -77,7 +83,9 @@ class _Pool:
     def _hire(self) -> None:
         here, there = self._context.Pipe()
         position = RawValue("q", _BEFORE_FIRST)
-        process = self._context.Process(target=_work, args=(there, self._setup, position), daemon=True)
+        # The setup follows over the pipe. Among the arguments it would be written to a pipe whose other end is still
+        # open here, so that a process that dies at its start would leave the driver writing for ever.
+        process = self._context.Process(target=_work, args=(there, position), daemon=True)
         with _one_thread():
             process.start()
         # Only the process holds this end now, so that its death closes the pipe.
@@ -92,16 +100,22 @@ class _Pool:
             return None
         if isinstance(message, str):
             raise DataError(message)
+        if not hand.awake:
+            hand.awake = True
+            self._send(hand, self._setup)
+            return None
         hand.started, hand.shard, self._false_starts = True, None, 0
         if self._waiting:
             self._give(hand)
         return message if isinstance(message, ShardReport) else None
 
     def _give(self, hand: _Hand) -> None:
-        shard = self._waiting.popleft()
-        hand.shard, hand.position.value = shard, _BEFORE_FIRST
+        hand.shard, hand.position.value = self._waiting.popleft(), _BEFORE_FIRST
+        self._send(hand, hand.shard)
+
+    def _send(self, hand: _Hand, message: WorkerSetup | Shard) -> None:
         try:
-            hand.pipe.send(shard)
+            hand.pipe.send(message)
         except OSError:
             self._bury(hand)
 
@@ -118,31 +132,34 @@ class _Pool:
                     "call run under `if __name__ == '__main__':`"
                 )
         if hand.shard is not None:
-            self._waiting.appendleft(self._after_death(hand.shard, int(hand.position.value)))
+            killed = hand.process.exitcode in (-signal.SIGKILL, -signal.SIGTERM)
+            blame = _KILL if killed else _CRASH
+            self._waiting.appendleft(self._after_death(hand.shard, int(hand.position.value), blame))
         if self._waiting:
             self._hire()
 
-    def _after_death(self, shard: Shard, index: int) -> Shard:
+    def _after_death(self, shard: Shard, index: int, blame: int) -> Shard:
         if index == _BEFORE_FIRST:
             return shard
-        self._deaths[shard.name, index] += 1
-        if self._deaths[shard.name, index] < _MOST_DEATHS:
+        self._blame[shard.name, index] += blame
+        if self._blame[shard.name, index] < _MOST_BLAME:
             return shard
-        if self._deaths[shard.name, index] >= _HOPELESS:
+        if self._blame[shard.name, index] >= _HOPELESS:
             raise DataError(f"worker processes keep dying over {shard.name}; give them more memory or take fewer")
         return replace(shard, skip=shard.skip | {index})
 
 
-def _work(pipe: Connection, setup: WorkerSetup, position: Any) -> None:
-    """A process's life: shards in, reports out, until the pipe closes. A message that is text is a failure."""
-    # Ctrl-C is the driver's business; it ends its processes itself.
+def _work(pipe: Connection, position: Any) -> None:
+    """A process's life: setup and shards in, reports out, until the pipe closes. Text is a failure."""
+    # Ctrl-C is for the driver, which ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def at(index: int) -> None:
         position.value = index
 
     try:
-        worker = Worker(setup)
+        pipe.send(None)
+        worker = ShardWorker(pipe.recv())
         pipe.send(None)
         while True:
             pipe.send(worker(pipe.recv(), at))
@@ -154,7 +171,7 @@ def _work(pipe: Connection, setup: WorkerSetup, position: Any) -> None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Environment for processes started meanwhile."""
+    """Set environment variables for processes that are started meanwhile."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:

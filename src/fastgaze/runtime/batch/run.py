@@ -13,7 +13,7 @@ from fastgaze.runtime import zoo
 from fastgaze.runtime.batch.job import BatchOptions, Shard, find_images, open_job
 from fastgaze.runtime.batch.local import run_local
 from fastgaze.runtime.batch.store import Folder
-from fastgaze.runtime.batch.work import ShardReport, Worker, WorkerSetup
+from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup
 from fastgaze.runtime.engines import available_cores
 
 RUNNERS = ("local", "ray")
@@ -32,7 +32,7 @@ class BatchSummary:
     errors: int
     seconds: float
     milliseconds: dict[str, float] = field(default_factory=dict)
-    """Of one worker per image: read, decode, prepare, network, tail, describe, write."""
+    """Of one worker, per image: read, decode, prepare, network, tail, describe, write."""
 
     @property
     def rate(self) -> float:
@@ -62,32 +62,33 @@ def run(
     """Rows of all images in ``source`` as Parquet files in the folder ``output``; both may be URLs of fsspec.
 
     runner: "local" or "ray". workers: processes or actors, one core each, all cores by default. address: of a Ray
-    cluster. progress: told how many of the job's images are done.
+    cluster. progress: counts the images of the job that are done.
     """
     require("pyarrow", "batch")
     workers = _checked(runner, workers, address)
     start = perf_counter()
     _, content, _ = zoo.read_model(zoo.default_name() if model is None else Path(model))
     folder = Folder(output)
-    shards = open_job(folder, find_images(source), content, options)
-    present = folder.names()
-    missing = [shard for shard in shards if shard.name not in present]
-    total = sum(len(shard.paths) for shard in shards)
-    before = total - sum(len(shard.paths) for shard in missing)
-    clock, done, errors = Clock(), 0, 0
-    for report in _start(runner, missing, WorkerSetup(folder.url, content, options), workers, address):
-        done, errors = done + report.images, errors + report.errors
-        clock.add(report.steps)
-        if progress is not None:
-            progress(before + done, total, report.name)
-    folder.clean()
+    with folder.locked():
+        shards = open_job(folder, find_images(source), content, options)
+        present = folder.names(filled=True)
+        missing = [shard for shard in shards if shard.name not in present]
+        total = sum(len(shard.paths) for shard in shards)
+        before = total - sum(len(shard.paths) for shard in missing)
+        clock, done, errors = Clock(), 0, 0
+        for report in _start(runner, missing, WorkerSetup(folder.url, content, options), workers, address):
+            done, errors = done + report.images, errors + report.errors
+            clock.add(report.steps)
+            if progress is not None:
+                progress(before + done, total, report.name)
+        folder.clean()
     per_image = clock.milliseconds(done) if done else {}
     return BatchSummary(folder.url, runner, workers, total, done, errors, perf_counter() - start, per_image)
 
 
 def _checked(runner: str, workers: int | None, address: str | None) -> int:
     if runner not in RUNNERS:
-        raise ArgumentError(f"no runner {runner!r}; there are {', '.join(RUNNERS)}")
+        raise ArgumentError(f"no runner {runner!r}; choose from {', '.join(RUNNERS)}")
     if address is not None and runner != "ray":
         raise ArgumentError("an address is that of a Ray cluster; it needs the runner ray")
     workers = available_cores() if workers is None else workers
@@ -108,7 +109,7 @@ class _Actor:
     """A worker as Ray Data calls it: a table of shards in, a table of reports out."""
 
     def __init__(self, setup: WorkerSetup) -> None:
-        self._worker = Worker(setup)
+        self._worker = ShardWorker(setup)
 
     def __call__(self, table: Any) -> Any:
         arrow = require("pyarrow", "batch")

@@ -1,16 +1,21 @@
-"""Files anywhere fsspec reaches: read, list, and write so that a name stands for a whole file or for nothing."""
+"""Files anywhere fsspec reaches: read, list, and write so that a file is there completely or not at all."""
 
 import os
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from fastgaze.core.errors import DataError, require
+from fastgaze.core.files import locked
 
 FileSystem: TypeAlias = Any
-"""One of fsspec's, which has no types."""
+"""A file system of fsspec, which has no types."""
 TEMPORARY = "_tmp-"
 """Names that begin so are half-written; Parquet readers skip names with an underscore."""
+LOCK = "_lock"
 _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
@@ -65,13 +70,29 @@ class Folder:
         self._system, self._root = split_url(url)
         self.url = full_name(self._system, self._root)
 
-    def names(self) -> set[str]:
-        """Names of the files in it; none if it does not exist."""
+    def names(self, filled: bool = False) -> set[str]:
+        """Names of the files in it, or of those that hold something; none if it does not exist."""
         self._system.invalidate_cache()
         try:
-            return {str(path).rsplit("/", 1)[-1] for path in self._system.ls(self._root, detail=False)}
+            found = self._system.ls(self._root, detail=True)
         except FileNotFoundError:
             return set()
+        return {str(facts["name"]).rsplit("/", 1)[-1] for facts in found if not filled or facts.get("size") != 0}
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """No second job of this machine may write here meanwhile. Elsewhere than on a disk nothing can be locked."""
+        if not is_local(self._system):
+            yield
+            return
+        try:
+            lock = locked(Path(self._path(LOCK)))
+        except BlockingIOError as error:
+            raise DataError(f"another job is writing to {self.url}; wait until it has ended") from error
+        except OSError as error:
+            raise DataError(f"cannot write {self._path(LOCK)}: {error.strerror or error}") from error
+        with lock:
+            yield
 
     def read(self, name: str) -> bytes:
         """The content of one file."""

@@ -18,7 +18,7 @@ from fastgaze.runtime.card import parse_card
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 
-DIED = "the worker died twice while it had this image; it is too large for the memory or damages the decoder"
+DIED = "workers died again and again over this image; it is too large for the memory or crashes the decoder"
 
 Row = dict[str, Any]
 """What Parquet stores of one image."""
@@ -35,7 +35,7 @@ class WorkerSetup:
 
 @dataclass(frozen=True)
 class ShardReport:
-    """A shard that is on the disk."""
+    """A shard whose file has been written."""
 
     name: str
     images: int
@@ -43,7 +43,7 @@ class ShardReport:
     steps: Mapping[str, Seconds]
 
 
-class Worker:
+class ShardWorker:
     """Does shards, with one thread."""
 
     def __init__(self, setup: WorkerSetup) -> None:
@@ -54,7 +54,7 @@ class Worker:
         self._folder = Folder(setup.output)
 
     def __call__(self, shard: Shard, at: Callable[[int], None] | None = None) -> ShardReport:
-        """Write the shard's file. at: told the index of every image before it is opened."""
+        """Write the shard's file. at: called with the index of every image before it is opened."""
         clock = Clock()
         rows = []
         for index, path in enumerate(shard.paths):
@@ -66,7 +66,7 @@ class Worker:
         return ShardReport(shard.name, len(rows), sum("error" in row for row in rows), clock.steps)
 
     def _row(self, path: str, clock: Clock) -> Row:
-        """The row of one image; never raises over an image."""
+        """The row of one image; a bad image does not raise an error."""
         try:
             return {"path": path, **self._describe(path, clock)}
         except (FastGazeError, OSError) as error:

@@ -4,7 +4,7 @@ reader   a file -> upright frames, and its sound
 watch    frames -> saliency, smoothed over time but never across a cut
 overlay  a small heat map -> the planes of a YUV frame
 writer   frames and sound -> a file that plays even if its writing was cut short
-run      all of it, with the time of every step
+run      the whole way, with the time of every step
 """
 
 from fastgaze.runtime.video.reader import Reader

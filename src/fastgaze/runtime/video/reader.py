@@ -37,7 +37,8 @@ class Reader:
     def _open(self) -> Any:
         try:
             # Titles and comments, which are not read here, come in any encoding.
-            return self._av.open(str(self.path), metadata_errors="replace")
+            # The prefix keeps FFmpeg from taking a name such as concat:a.mp4 for a protocol.
+            return self._av.open(f"file:{self.path}", metadata_errors="replace")
         except (self._av.error.FFmpegError, ValueError) as error:
             raise DataError(f"{self.path} is not a video that FFmpeg can read ({_reason(error)})") from error
 
@@ -57,7 +58,7 @@ class Reader:
 
     @property
     def rate(self) -> float:
-        """Frames per second, the average the file states; 25 when it states none, or one that nobody films at."""
+        """Frames per second, the average the file states; 25 when it states none or an impossible one."""
         rate = float(self.stream.average_rate or self.stream.guessed_rate or _USUAL_RATE)
         return rate if _RATES[0] <= rate <= _RATES[1] else _USUAL_RATE
 

@@ -63,7 +63,7 @@ def maps(
     center_bias: CenterBias = "model",
     threads: int | None = None,
 ) -> Iterator[tuple[float, GazeMap]]:
-    """(time in seconds, gaze map) of every frame of the video at ``path``, in order and in constant memory.
+    """Yield (time in seconds, gaze map) of every frame of the video at ``path``, in order and in constant memory.
 
     size: (height, width) of the maps, that of the frames by default; a smaller one is faster.
     """
@@ -87,11 +87,11 @@ def render(
 ) -> VideoReport:
     """Write the video at ``path`` with its heat map to ``out`` (.mp4, .mov or .mkv), the sound copied.
 
-    mode: "overlay", or "map" for the maps alone. progress: told the number of frames done. An interruption
+    mode: "overlay", or "map" for the maps alone. progress: counts the frames that are done. An interruption
     (KeyboardInterrupt) finishes the file before it is raised again.
     """
     if mode not in MODES:
-        raise ArgumentError(f"no mode {mode!r}; there are {', '.join(MODES)}")
+        raise ArgumentError(f"no mode {mode!r}; choose from {', '.join(MODES)}")
     predictor = as_predictor(model, threads)
     painter = Painter(opacity, alone=mode == "map")
     clock, start, cpu = Clock(), perf_counter(), process_time()

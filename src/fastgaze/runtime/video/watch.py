@@ -1,4 +1,4 @@
-"""From frames to saliency: scale once, run the network, smooth over time, start anew at cuts."""
+"""From frames to saliency: scale once, run the network, smooth over time, start again at cuts."""
 
 import math
 from collections.abc import Iterable, Iterator

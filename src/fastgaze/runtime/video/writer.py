@@ -1,13 +1,14 @@
 """Frames and sound into a file that plays even if its writing was cut short."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from fastgaze.core.errors import ArgumentError, DataError, require
+from fastgaze.core.files import replacing
 from fastgaze.runtime.video.reader import Reader
 
 SUFFIXES = (".mp4", ".mov", ".m4v", ".mkv")
@@ -23,7 +24,9 @@ _COLOUR_TAGS = ("colorspace", "color_range", "color_primaries", "color_trc")
 class Writer:
     """H.264 in MP4 or Matroska, the sound copied; use it in a ``with`` block, which finishes the file whatever happens.
 
-    A process killed outright leaves a file that plays up to the last key frame, at most two seconds before its end.
+    A process killed outright leaves a file that plays up to the last key frame, at most two seconds before its end. A
+    file that was there before is replaced at the end, and only by a whole one; until then that is beside it under a
+    hidden name.
     """
 
     def __init__(
@@ -33,7 +36,10 @@ class Writer:
         self._av = require("av", "video")
         self.path = path
         _check(path, reader, preset, crf)
-        self._container = self._open()
+        with ExitStack() as held:
+            self._target = held.enter_context(replacing(path)) if path.exists() else path
+            self._container = self._open()
+            self._held = held.pop_all()
         self._reader, self._threads = reader, threads
         self._options = {"preset": preset, "crf": str(crf)}
         self._video: Any = None
@@ -47,7 +53,7 @@ class Writer:
         if self.path.suffix.lower() != ".mkv":
             options["movflags"] = _FRAGMENTS
         try:
-            return self._av.open(str(self.path), "w", options=options)
+            return self._av.open(f"file:{self._target}", "w", options=options)
         except OSError as error:
             raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
 
@@ -130,8 +136,8 @@ class Writer:
         except self._av.error.FFmpegError as error:
             raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
 
-    def close(self) -> None:
-        """Encode what is waiting and finish the file."""
+    def _finish(self) -> None:
+        """Encode what is waiting and close the file."""
         with self._writing():
             try:
                 if self._video is not None:
@@ -145,7 +151,12 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self._finish()
+        except BaseException as failure:
+            self._held.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._held.__exit__(kind, error, trace)
 
 
 def _check(path: Path, reader: Reader, preset: str, crf: float) -> None:
@@ -154,6 +165,6 @@ def _check(path: Path, reader: Reader, preset: str, crf: float) -> None:
     if path.exists() and path.samefile(reader.path):
         raise ArgumentError(f"{path} is the input itself; give another name")
     if preset not in PRESETS:
-        raise ArgumentError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+        raise ArgumentError(f"no preset {preset!r}; choose from {', '.join(PRESETS)}")
     if not 0 <= crf <= 51:
         raise ArgumentError(f"crf={crf} is not between 0 and 51")

@@ -44,10 +44,10 @@ function showResult() {
   const { network, total } = result.milliseconds;
   const time = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
   $("caption").textContent = `${state.file.name} · ${size.width} × ${size.height}`;
-  $("timing").textContent = `${time(total)}, the network ${time(network)} of it`;
-  $("photo").alt = `${state.file.name}, the picture that was looked at`;
+  $("timing").textContent = `${time(total)} in all, ${time(network)} in the network`;
+  $("photo").alt = `${state.file.name}, with where people look in it`;
   const places = result.peaks.length === 1 ? "One place draws" : `${result.peaks.length} places draw`;
-  say(`Done in ${time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of looks.`);
+  say(`Done in ${time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of the attention.`);
 }
 
 const windows = () => state.result?.crops.find((crop) => crop.ratio === state.ratio)?.windows ?? [];
@@ -64,7 +64,7 @@ function chooseWindow(index) {
   state.chosen = index;
   const window = windows()[index];
   stage.showWindow(window?.box ?? null, state.result.picture_size);
-  if (window) say(`${state.ratio} window ${index + 1} keeps ${panel.share(window.mass)} of looks.`);
+  if (window) say(`${state.ratio} window ${index + 1} keeps ${panel.share(window.mass)} of the attention.`);
 }
 
 function setOpacity() {
@@ -84,7 +84,7 @@ const options = (more) => ({ model: $("model").value, center_bias: $("bias").che
 async function open(file) {
   calm();
   if (state.limits && file.size > state.limits.bytes) {
-    complain(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MB; at most ${Math.floor(state.limits.bytes / 2 ** 20)} MB are taken.`);
+    complain(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MB; at most ${Math.floor(state.limits.bytes / 2 ** 20)} MB are accepted.`);
     return;
   }
   state.request?.abort();
@@ -217,7 +217,7 @@ function listenToDrops() {
     event.preventDefault();
     drag(false);
     if (event.dataTransfer.files.length) take(event.dataTransfer.files);
-    else complain("That was no picture file. Drop one from a folder, or paste a copied picture.");
+    else complain("That was not a picture file. Drop one from a folder, or paste a copied picture.");
   });
 }
 
@@ -233,7 +233,7 @@ async function start() {
     showModelFacts();
     showExamples(examples);
     const most = `Up to ${Math.floor(limits.bytes / 2 ** 20)} MB and ${Math.floor(limits.pixels / 1e6)} megapixels.`;
-    $("hint").textContent = `JPEG, PNG, WebP, AVIF, GIF or TIFF. ${most} It goes to this server only and is not kept.`;
+    $("hint").textContent = `JPEG, PNG, WebP, AVIF, GIF or TIFF. ${most} It is sent to this server only and is not kept.`;
   } catch (error) {
     complain(error.message);
   }

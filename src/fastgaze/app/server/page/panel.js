@@ -22,7 +22,7 @@ export function showPeaks(peaks, onLight) {
     fill.style.width = `${100 * peak.mass}%`;
     const track = make("span", "track", fill);
     const row = make("li", "", make("span", "number", String(index + 1)), track, make("span", "share", share(peak.mass)));
-    row.title = `${share(peak.mass)} of all looks fall near here`;
+    row.title = `${share(peak.mass)} of the attention is near here`;
     row.addEventListener("pointerenter", () => onLight(index));
     row.addEventListener("pointerleave", () => onLight(-1));
     return row;
@@ -75,7 +75,7 @@ export function showWindows(windows, photo, size, chosen, onChoose) {
   $("windows-set").hidden = windows.length === 0;
   const names = ["Best window", "Second", "Third"];
   const rows = windows.map((window, index) => {
-    const kept = make("small", "", `keeps ${share(window.mass)} of looks`);
+    const kept = make("small", "", `keeps ${share(window.mass)} of the attention`);
     const gain = make("small", "", `${Math.round(100 * window.gain)} points more than the middle`);
     const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept, gain);
     const body = make("span", "", make("span", "thumb", thumbnail(photo, size, window.box)), text);
@@ -90,6 +90,6 @@ export function showModels(models) {
 
 export function describe(model) {
   const count = (n) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)} M` : n >= 1e3 ? `${Math.round(n / 1e3)} k` : String(n));
-  const cost = model.gflop_working < 0.01 ? model.gflop_working.toPrecision(1) : model.gflop_working.toFixed(2);
-  return `${count(model.parameters)} parameters · ${cost} GFLOP a picture`;
+  const cost = model.gflop_640x480 < 0.01 ? model.gflop_640x480.toPrecision(1) : model.gflop_640x480.toFixed(2);
+  return `${count(model.parameters)} parameters · ${cost} GFLOP at 640 × 480`;
 }

@@ -1,0 +1,31 @@
+"""Keep a trained checkpoint in the repository: weights of convolutions as float16, its record as it is.
+
+python -m experiments.keep runs/lite0/best.safetensors checkpoints/litegaze-lite0.safetensors
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments import common
+from fastgaze.networks import load_checkpoint, save_checkpoint
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False)
+    parser.add_argument("source", type=Path, help="checkpoint of a run")
+    parser.add_argument("target", type=Path, help="file to write, in checkpoints/")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the smaller file."""
+    options = common.parse(make_parser(), arguments)
+    model, record = load_checkpoint(options.source)
+    save_checkpoint(model, options.target, record, dtype="float16")
+    print(f"{options.target}: {options.target.stat().st_size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Networks that experiments start from: checkpoints, or bundled models read back from their ONNX files.
+
+python -m experiments.starts fastgaze-l densegaze-m    writes runs/NAME/best.safetensors
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from experiments import common
+from experiments.common import ROOT, RUNS
+from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.onnx.read import reopen
+from fastgaze.training.config import TuneSettings
+from fastgaze.training.datasets import Workshop
+
+
+def checkpoint_of(name: str, runs: Path) -> Path:
+    """A checkpoint below the repository as it is; of a bundled model the one in ``runs/NAME``, written if missing."""
+    if name.endswith(".safetensors"):
+        return ROOT / name
+    path = runs / name / "best.safetensors"
+    if not path.is_file():
+        model, record = reopen(name)
+        save_checkpoint(model, path, record)
+    return path
+
+
+def tiny_workshop(workshop: Workshop) -> Workshop:
+    """A few small images, as in experiments/configs/tiny.toml, with runs of their own."""
+    return replace(workshop, runs=workshop.runs / "tiny", size=(96, 128), limit=32, validation_images=16)
+
+
+def tiny_tuning(tune: TuneSettings) -> TuneSettings:
+    """Two steps, taught by the ensemble of the same workshop."""
+    fit = replace(tune.fit, steps=2, validate_every=1, warmup=0)
+    return replace(tune, fit=fit, mixture=replace(tune.mixture, teachers=("teacher",)))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False)
+    parser.add_argument("models", nargs="+", help="names of bundled models")
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the checkpoints."""
+    options = common.parse(make_parser(), arguments)
+    for name in options.models:
+        print(checkpoint_of(name, options.runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""HTTP/1.1 over one connection, so that no client can hold up the others.
+
+uvicorn's protocol on h11 trusts the other side with the event loop's time and with memory. What is changed here:
+
+- One read takes 64 kB, not 256 kB, and a body in tiny chunks is refused: h11 takes 40 microseconds per chunk, so that
+  one read of one-byte chunks would stop the loop for two seconds.
+- A head is kept back until it is whole, and is refused above 16 kB or 100 lines: h11 checks only incomplete ones.
+- A request that comes before the last answer is sent (pipelining) is not looked at: the connection closes after that
+  answer. No browser and no common library does this.
+- The write buffer's limit is zero: `FlowControl.drain` waits until the client's socket has taken everything, so that
+  a request can keep its place until then.
+- When there are too many connections, the one that has been idle longest makes room for the new one.
+"""
+
+import asyncio
+import json
+import re
+from time import monotonic
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from fastgaze.app.server.budget import Transfer
+from fastgaze.app.server.limits import ApiError, Limits
+
+HEAD_SECONDS = 10.0
+"""A connection that has not sent a whole request head by then is closed."""
+HEAD_BYTES = 16 << 10
+_HEAD_LINES = 100
+_READ_BYTES = 64 << 10
+# A body may have this many chunks, and one more for every so many bytes.
+_FREE_CHUNKS = 64
+_BYTES_PER_CHUNK = 256
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+
+
+class BoundedConnection(h11.Connection):
+    """h11 that refuses a body in tiny chunks."""
+
+    _chunks = 0
+    _bytes = 0
+
+    def next_event(self) -> Any:
+        """The next event; an error of the other side when its chunks are too small."""
+        event = super().next_event()
+        if isinstance(event, h11.Data):
+            self._chunks += event.chunk_start
+            self._bytes += len(event.data)
+            if self._chunks > _FREE_CHUNKS + self._bytes / _BYTES_PER_CHUNK:
+                raise h11.RemoteProtocolError("the body comes in tiny chunks")
+        elif isinstance(event, h11.Request):
+            self._chunks = self._bytes = 0
+        return event
+
+
+class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
+    """One connection; ``limits`` is set by ``protocol_for``."""
+
+    limits: Limits
+    buffer: bytearray
+    """What a read goes to, shared by all connections of a server: it is emptied before the next one reads."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.conn = BoundedConnection(h11.SERVER, HEAD_BYTES)
+        # Where the application finds this object: request.state.connection.
+        self.app_state = {**self.app_state, "connection": self}
+        self.upload: Transfer | None = None
+        """Set while the application reads a body."""
+        self._head = bytearray()
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._idle_since = monotonic()
+        self._answers = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A connection opens."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)
+        self._expect_head()
+        self._make_room()
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+        """Where the next read goes."""
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes arrive."""
+        self.data_received(bytes(memoryview(self.buffer)[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a head, or of a body."""
+        if self.transport.is_closing():
+            return
+        if self.conn.their_state is not h11.IDLE:
+            super().data_received(data)
+        elif (head := self._whole_head(data)) is not None:
+            self._forget_head()
+            super().data_received(head)
+        if self.conn.their_state is h11.DONE and self.conn.trailing_data[0] and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def _whole_head(self, data: bytes) -> bytes | None:
+        """What has come of this request, once that is all of its head; None before, and when it is refused."""
+        known = max(len(self._head) - 2, 0)
+        self._head += data
+        end = _END_OF_HEAD.search(self._head, known)
+        length = end.end() if end else len(self._head)
+        if length > HEAD_BYTES or self._head.count(b"\n", 0, length) > _HEAD_LINES:
+            self._refuse(ApiError(431, "head_too_large", f"a request's head has at most {HEAD_BYTES >> 10} kB"))
+            return None
+        if end is None:
+            return None
+        head = bytes(self._head)
+        self._head.clear()
+        return head
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        """What uvicorn does when h11 finds no HTTP."""
+        self._refuse(ApiError(400, "not_http", "this is not a request in HTTP/1.1, or its body comes in tiny chunks"))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Say so, unless an answer has begun, and close."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.transport.is_closing():
+            body = json.dumps(error.to_json()).encode()
+            head = f"HTTP/1.1 {error.status} {STATUS_PHRASES[error.status].decode()}\r\n"
+            head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            self.transport.write(head.encode() + body)
+        self._forget_head()
+        self.transport.close()
+
+    def on_response_complete(self) -> None:
+        """An answer has been handed to the transport."""
+        self._answers += 1
+        if self.conn.their_state is h11.SEND_BODY:  # nobody is going to read the rest
+            self.transport.close()
+        super().on_response_complete()
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """A connection ends."""
+        self._forget_head()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server is about to end: no further request, and so much time for this one."""
+        super().shutdown()
+        self.loop.call_later(self.limits.drain_seconds, self.abort)
+
+    async def flushed(self) -> None:
+        """Wait until the client's socket has taken everything."""
+        await self.flow.drain()
+
+    def abort(self) -> None:
+        """End the connection now; what is not yet written is dropped."""
+        self.transport.abort()
+
+    # -- too long without a head, too many connections ----------------------------------------------------------------
+
+    def _expect_head(self) -> None:
+        self._forget_head()
+        self._idle_since = monotonic()
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _forget_head(self) -> None:
+        self._head.clear()
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _make_room(self) -> None:
+        if len(self.connections) <= self.limits.connections:
+            return
+        others = [found for found in self.connections if isinstance(found, GuardedProtocol) and found.claim is not None]
+        weakest = min(others, key=lambda found: found.claim or (), default=self)
+        self.connections.discard(weakest)
+        weakest.abort()
+
+    @property
+    def claim(self) -> tuple[int, float] | None:
+        """Orders connections by what would be lost with them, the least first; None: a request is being worked on."""
+        if self.transport.is_closing():
+            return None
+        if self.cycle is None or self.cycle.response_complete:
+            return min(self._answers, 1), self._idle_since
+        if self.upload is not None:
+            return 2, self.upload.pace(monotonic())
+        return None
+
+
+def protocol_for(limits: Limits) -> type[GuardedProtocol]:
+    """The protocol with these limits."""
+    return type("LimitedProtocol", (GuardedProtocol,), {"limits": limits, "buffer": bytearray(_READ_BYTES)})

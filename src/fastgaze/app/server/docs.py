@@ -1,0 +1,72 @@
+"""The OpenAPI document as a page that people can read, without a script."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def page(document: Json) -> str:
+    """The whole page."""
+    sections = [
+        _section(path, method, found) for path, way in document["paths"].items() for method, found in way.items()
+    ]
+    info = document["info"]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>fastgaze {escape(info["version"])}: the API</title>
+<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/docs.css">
+</head>
+<body>
+<header><h1>The API of fastgaze {escape(info["version"])}</h1>
+<p>{escape(info["summary"])} For programs: <a href="/openapi.json">openapi.json</a>.
+Try it: <a href="/">the page</a>.</p></header>
+<main>
+{"".join(sections)}
+</main>
+</body>
+</html>
+"""
+
+
+def _section(path: str, method: str, found: Json) -> str:
+    parts = [f"<p>{escape(found['summary'])} {escape(found.get('description', ''))}</p>"]
+    if "requestBody" in found:
+        parts.append(f"<p>Body: {escape(found['requestBody']['description'])}</p>")
+        parts.append(f"<pre><code>{escape(_example(path, found))}</code></pre>")
+    if found.get("parameters"):
+        rows = [(p["name"], _values(p["schema"]), p["description"]) for p in found["parameters"]]
+        parts.append(_table(("option", "values", "meaning"), rows))
+    answers = [(status, answer.get("description", "")) for status, answer in found["responses"].items()]
+    parts.append(_table(("status", "answer"), answers))
+    head = f'<section id="{escape(found["operationId"])}"><h2>{method.upper()} {escape(path)}</h2>'
+    return head + "".join(parts) + "</section>\n"
+
+
+def _example(path: str, found: Json) -> str:
+    needed = [p["name"] for p in found["parameters"] if p["required"]]
+    query = "?ratio=16:9" if "ratio" in needed else ""
+    return f"curl --data-binary @photo.jpg 'http://127.0.0.1:8000{path}{query}'"
+
+
+def _values(schema: Json) -> str:
+    if "enum" in schema:
+        text = ", ".join(map(str, schema["enum"]))
+    elif "minimum" in schema:
+        text = f"{schema['minimum']} to {schema['maximum']}"
+    elif schema["type"] == "boolean":
+        text = "true, false"
+    else:
+        text = "such as " + ", ".join(schema.get("examples", ["?"]))
+    return text + (f"; default {schema['default']}" if "default" in schema else "")
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    cells = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
+    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table>"

@@ -1,0 +1,92 @@
+"""What a multipart form holds."""
+
+from dataclasses import dataclass, field
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from fastgaze.app.server.limits import ApiError
+
+_MOST_PARTS = 32
+
+
+@dataclass
+class Form:
+    """What a multipart form holds: one picture and text fields."""
+
+    image: bytes | None = None
+    fields: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class _Part:
+    name: str = ""
+    is_file: bool = False
+    header: bytes = b""
+    value: bytes = b""
+    pieces: list[memoryview] = field(default_factory=list)
+
+
+def parse_form(content: bytes, content_type: str) -> Form:
+    """The parts of a multipart body: the file called ``image`` (or the only file) and the text fields."""
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if not boundary:
+        raise _bad_form("its Content-Type names no boundary")
+    try:
+        parts = _split(content, boundary)
+    except (FormParserError, UnicodeDecodeError) as error:
+        raise _bad_form("its parts cannot be told apart") from error
+    form = Form()
+    for part in parts:
+        value = b"".join(part.pieces)
+        if part.name == "image" or part.is_file:
+            if form.image is not None:
+                raise _bad_form("it holds two pictures; send one")
+            form.image = value
+        else:
+            form.fields.append((part.name, value.decode("utf-8", "replace")))
+    return form
+
+
+def _split(content: bytes, boundary: bytes) -> list[_Part]:
+    parts: list[_Part] = []
+
+    def begin() -> None:
+        if len(parts) >= _MOST_PARTS:
+            raise FormParserError("too many parts")
+        parts.append(_Part())
+
+    def header_name(data: bytes, start: int, end: int) -> None:
+        parts[-1].header += data[start:end]
+
+    def header_value(data: bytes, start: int, end: int) -> None:
+        parts[-1].value += data[start:end]
+
+    def header_end() -> None:
+        part = parts[-1]
+        if part.header.lower() == b"content-disposition":
+            options = parse_options_header(part.value)[1]
+            part.name = options.get(b"name", b"").decode("utf-8")
+            part.is_file = b"filename" in options
+        part.header = part.value = b""
+
+    def data(piece: bytes, start: int, end: int) -> None:
+        parts[-1].pieces.append(memoryview(piece)[start:end])
+
+    parser = MultipartParser(
+        boundary,
+        {
+            "on_part_begin": begin,
+            "on_header_field": header_name,
+            "on_header_value": header_value,
+            "on_header_end": header_end,
+            "on_part_data": data,
+        },
+    )
+    parser.write(content)
+    parser.finalize()
+    return parts
+
+
+def _bad_form(reason: str) -> ApiError:
+    return ApiError(400, "bad_form", f"the multipart form cannot be read: {reason}")

@@ -1,0 +1,82 @@
+"""Messages between the server and its worker processes: a line of facts as JSON, and bytes.
+
+A message is 12 bytes (lengths of the two parts, big endian), the JSON, the bytes. No pickle: what a worker sends is
+read by a process that must survive it.
+"""
+
+import json
+import socket
+import struct
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+HEADER = struct.Struct(">IQ")
+MOST_FACTS = 1 << 20
+PIECE = 256 << 10
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One request for a worker; its bytes are the request's body."""
+
+    verb: str
+    """gaze or crop."""
+    query: list[tuple[str, str]]
+    content_type: str = ""
+    """Of a multipart form; otherwise the body is the picture."""
+    granted: bool = False
+    """Whether there is room for the answer and time for the work, whatever they come to."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a worker says: it is ready, an answer (its bytes follow), a refusal, what a task needs, or a bug."""
+
+    kind: str
+    """hello, answer, error, needs or bug."""
+    pid: int = 0
+    media_type: str = ""
+    status: int = 0
+    code: str = ""
+    message: str = ""
+    """For people; with a bug the traceback, for the log."""
+    heavy: bool = False
+    """needs: a worker with more time and memory than the light ones have."""
+    size: int = 0
+    """needs: bytes that the answer takes at most."""
+    last: bool = False
+    """The worker ends after this: it has grown, and a fresh one costs milliseconds."""
+
+
+def pack(message: Task | Outcome | dict[str, Any], size: int = 0) -> bytes:
+    """The message up to its bytes, of which ``size`` follow."""
+    facts = json.dumps(message if isinstance(message, dict) else asdict(message)).encode()
+    return HEADER.pack(len(facts), size) + facts
+
+
+def unpack(kind: type[T], facts: bytes) -> T:
+    """The message of that kind; ValueError for anything else."""
+    found = json.loads(facts)
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if not isinstance(found, dict) or not set(found) <= names:
+        raise ValueError(f"not a {kind.__name__}")
+    return kind(**found)
+
+
+def receive(connection: socket.socket) -> tuple[bytes, bytes]:
+    """Facts and bytes of the next message on a blocking socket; EOFError at its end."""
+    facts, size = HEADER.unpack(_exactly(connection, HEADER.size))
+    return _exactly(connection, facts), _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    content = bytearray(size)
+    view = memoryview(content)
+    while view:
+        n = connection.recv_into(view)
+        if n == 0:
+            raise EOFError
+        view = view[n:]
+    return bytes(content)  # Pillow's streams copy a bytearray every time, and bytes never

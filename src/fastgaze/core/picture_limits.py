@@ -1,0 +1,112 @@
+"""What decoding a picture costs, by its header: memory and time, measured for every kind that Pillow reads.
+
+The figures are upper bounds for memory (`tests/core/test_picture_limits.py` measures them) and rough ones for time.
+"""
+
+import re
+from dataclasses import dataclass
+
+from PIL import Image
+
+from fastgaze.core.errors import ImageTooLargeError
+
+MOST_SCANS = 100
+"""Of a progressive JPEG; encoders make about ten. Every scan passes over the whole picture, however short it is."""
+
+_OVERHEAD = 8 << 20
+"""What every decoder takes besides the pixels, including the picture at its working size."""
+_MOST_BYTES_PER_PIXEL = 26.0
+# Pillow's own picture (4 bytes per pixel of RGB), its conversions and numpy's copies, at the worst moment.
+_BYTES_OF_MODE = {
+    "1": 5.3,
+    "L": 1.5,
+    "P": 5.3,
+    "RGB": 4.5,
+    "CMYK": 4.5,
+    "LA": 13.3,
+    "PA": 13.3,
+    "RGBA": 13.3,
+    "I;16": 8.0,
+    "I;16B": 8.0,
+    "YCbCr": 8.5,
+    "LAB": 8.5,
+    "I": 22.0,
+    "F": 22.0,
+}
+# Decoders that hold a frame, or its planes, besides Pillow's picture.
+_BYTES_OF_FORMAT = {
+    ("WEBP", "RGB"): 18.0,
+    ("WEBP", "RGBA"): 23.0,
+    ("AVIF", "RGB"): 16.0,
+    ("AVIF", "RGBA"): 24.0,
+}
+_PALETTE_WITH_ALPHA = 13.3
+_TIFF_STRIP = 8.0
+_SECONDS_OF_FORMAT = {"PNG": 3.5e-8, "WEBP": 5e-8, "AVIF": 6e-8, "TIFF": 3e-8, "GIF": 2.2e-8, "BMP": 6e-9, "PPM": 6e-9}
+
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_START_OF_SCAN, _END = 0xDA, 0xD9
+
+
+@dataclass(frozen=True)
+class DecodingCost:
+    """What decoding one picture takes."""
+
+    bytes: int
+    """Memory at the worst moment, without the file itself."""
+    seconds: float
+    """Time of one core, roughly."""
+
+    def __add__(self, other: "DecodingCost") -> "DecodingCost":
+        return DecodingCost(self.bytes + other.bytes, self.seconds + other.seconds)
+
+
+def decoding_cost(image: Image.Image, at_least: tuple[int, int]) -> DecodingCost:
+    """Of an opened picture that has not been decoded, wanted at ``at_least`` (height, width) or larger."""
+    pixels = image.width * image.height
+    if image.format in ("JPEG", "MPO"):
+        return _jpeg_cost(image, at_least)
+    key = (image.format or "", image.mode)
+    memory = _BYTES_OF_FORMAT.get(key) or _BYTES_OF_MODE.get(image.mode, _MOST_BYTES_PER_PIXEL)
+    if image.mode == "P" and "transparency" in image.info:
+        memory = _PALETTE_WITH_ALPHA
+    if image.format == "TIFF" and image.info.get("compression", "raw") != "raw":
+        memory += _TIFF_STRIP  # the file decides how much libtiff unpacks at once
+    time = _SECONDS_OF_FORMAT.get(image.format or "", 4e-8) + (4e-8 if image.mode in ("F", "I", "LAB") else 0)
+    return DecodingCost(int(memory * pixels) + _OVERHEAD, time * pixels)
+
+
+def _jpeg_cost(image: Image.Image, at_least: tuple[int, int]) -> DecodingCost:
+    """libjpeg can decode at 1/2, 1/4 and 1/8; a progressive file's coefficients are held in full all the same."""
+    pixels, bands = image.width * image.height, len(image.getbands())
+    side = max(min(image.width // at_least[1], image.height // at_least[0]), 1)
+    scale = next(step for step in (8, 4, 2, 1) if step <= side)
+    memory, time = 5.0 / scale**2, (2e-9 + 1e-8 / scale**2) * max(bands / 3, 1)
+    if image.info.get("progressive"):
+        memory, time = memory + 2.1 * bands, time + 1.5e-8 * max(bands / 3, 1)
+    return DecodingCost(int(memory * pixels) + _OVERHEAD, time * pixels)
+
+
+def count_scans(content: bytes | bytearray) -> int:
+    """Scans of a JPEG file; counting ends one above ``MOST_SCANS``."""
+    scans, place = content.count(b"\xff\xda"), 2
+    if scans <= MOST_SCANS:  # perhaps too many, as some may lie in a thumbnail; it is quick, and enough for nearly all
+        return scans
+    scans = 0
+    while scans <= MOST_SCANS:
+        found = _MARKER.search(content, place)
+        if found is None:
+            break
+        marker, place = content[found.start() + 1], found.end()
+        if marker == _END:
+            break
+        length = int.from_bytes(content[place : place + 2], "big")
+        scans += marker == _START_OF_SCAN
+        place += max(length, 2) if 0xC0 <= marker <= 0xFE and marker != 0xD8 else 0
+    return scans
+
+
+def check_scans(content: bytes | bytearray, label: str) -> None:
+    """ImageTooLargeError for a JPEG with more scans than an encoder makes."""
+    if count_scans(content) > MOST_SCANS:
+        raise ImageTooLargeError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it again")

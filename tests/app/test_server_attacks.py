@@ -1,0 +1,356 @@
+"""What hostile clients do to the transport and to the workers, and what the others notice of it."""
+
+import contextlib
+import io
+import os
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastgaze.app.server.api import Outermost
+from fastgaze.app.server.limits import Limits
+from tests.app.serving import encoded, make_models, picture, serving, serving_app, write_model
+
+SMALL = encoded(picture(64, 48))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return make_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def served(models: list[Path]) -> Iterator[tuple[str, Outermost]]:
+    with serving_app(models) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url(served: tuple[str, Outermost]) -> str:
+    return served[0]
+
+
+def raw(url: str, receive_buffer: int = 0) -> socket.socket:
+    connection = socket.socket()
+    if receive_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(20)
+    connection.connect(("127.0.0.1", int(url.rsplit(":", 1)[1])))
+    return connection
+
+
+def head(length: int | str, path: str = "/v1/gaze", more: str = "") -> bytes:
+    framing = f"Content-Length: {length}" if isinstance(length, int) else length
+    return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{framing}\r\n{more}\r\n".encode()
+
+
+def metric(url: str, name: str) -> float:
+    found = re.search(rf"^{re.escape(name)} (\S+)$", httpx.get(f"{url}/metrics", timeout=20).text, re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
+def wait_for(condition: object, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def slowest_livez(url: str, n: int) -> float:
+    times = []
+    with httpx.Client(base_url=url, timeout=20) as client:
+        for _ in range(n):
+            start = time.perf_counter()
+            assert client.get("/livez").status_code == 200
+            times.append(time.perf_counter() - start)
+            time.sleep(0.01)
+    return max(times)
+
+
+# -- readers and writers ----------------------------------------------------------------------------------------------
+
+
+def test_readers_that_never_read_keep_their_places_and_give_way_to_others(models: list[Path]) -> None:
+    limits = Limits(map_pixels=1_000_000, answer_bytes=10_000_000)
+    with serving(models, limits) as url, contextlib.ExitStack() as stack:
+        request = head(len(SMALL), "/v1/gaze?format=npy&size=1000x1000") + SMALL
+        for _ in range(4):
+            stack.enter_context(raw(url, 4096)).sendall(request)
+        wait_for(lambda: metric(url, "fastgaze_requests_in_flight") >= 2)
+        assert metric(url, 'fastgaze_held_bytes{what="answers"}') <= limits.answer_bytes
+        start = time.monotonic()
+        assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=20).status_code == 200
+        large = httpx.post(f"{url}/v1/gaze?format=npy&size=1000x1000", content=SMALL, timeout=20)
+        assert np.load(io.BytesIO(large.content)).shape == (1000, 1000)
+        assert time.monotonic() - start < 8
+        assert metric(url, 'fastgaze_slow_clients_total{what="answers"}') > 0
+
+
+def test_a_reader_that_never_reads_is_cut_off(models: list[Path]) -> None:
+    with serving(models, Limits(write_seconds=0.5)) as url, raw(url, 4096) as connection:
+        connection.sendall(head(len(SMALL), "/v1/gaze?format=npy&size=2000x2000") + SMALL)
+        wait_for(lambda: metric(url, "fastgaze_requests_in_flight") == 1)
+        wait_for(lambda: metric(url, "fastgaze_requests_in_flight") == 0)
+        assert metric(url, 'fastgaze_held_bytes{what="answers"}') == 0
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.recv(1 << 20):
+                received += len(piece)
+        assert received < 16_000_000
+
+
+def test_slow_bodies_take_no_place(url: str) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(raw(url)).sendall(head(1000) + b"abc")
+        wait_for(lambda: metric(url, 'fastgaze_held_bytes{what="uploads"}') == 120)
+        assert metric(url, "fastgaze_requests_in_flight") == 0
+        assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=20).status_code == 200
+
+
+def test_slow_bodies_give_way_when_memory_is_short(models: list[Path]) -> None:
+    with serving(models, Limits(bytes=20_000, upload_bytes=30_000)) as url, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(raw(url)) for _ in range(2)]
+        for connection in slow:
+            connection.sendall(head(20_000) + bytes(14_000))
+        wait_for(lambda: metric(url, 'fastgaze_held_bytes{what="uploads"}') == 28_000)
+        time.sleep(1.1)
+        large = encoded(picture(64, 48), "BMP")
+        assert len(large) > 2_000
+        assert httpx.post(f"{url}/v1/gaze", content=large, timeout=20).status_code == 200
+        assert metric(url, 'fastgaze_slow_clients_total{what="uploads"}') == 1
+
+
+def test_a_body_in_one_byte_chunks_is_refused_and_nobody_else_waits(url: str) -> None:
+    storm = b"1\r\nx\r\n" * 60_000
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(raw(url)) for _ in range(4)]
+        for connection in connections:
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                connection.send(head("Transfer-Encoding: chunked") + storm)
+        assert slowest_livez(url, 20) < 1.0
+        for connection in connections:
+            connection.settimeout(10)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_in_ordinary_chunks_is_taken(url: str) -> None:
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(content), 500):
+            yield content[start : start + 500]
+
+    content = encoded(Image.effect_noise((400, 300), 60).convert("RGB"))
+    assert len(content) / 500 > 256
+    assert httpx.post(f"{url}/v1/gaze", content=pieces(), timeout=20).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "more", ["X: " + "y" * 20_000 + "\r\n", "".join(f"X{n}: y\r\n" for n in range(200))], ids=["long", "many"]
+)
+def test_a_head_that_is_too_large_is_refused_in_one_write_and_in_many(url: str, more: str) -> None:
+    request = f"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n{more}\r\n".encode()
+    for size in (len(request), 1000):
+        with raw(url) as connection:
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                for start in range(0, len(request), size):
+                    connection.sendall(request[start : start + size])
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(4096).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_second_request_before_the_first_answer_is_not_looked_at(url: str) -> None:
+    with raw(url) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 3)
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+    assert received.count(b"HTTP/1.1 200 ") == 1
+
+
+def test_silent_connections_make_room_for_others(models: list[Path]) -> None:
+    with serving(models, Limits(connections=40)) as url, contextlib.ExitStack() as stack:
+        kept = stack.enter_context(httpx.Client(base_url=url, timeout=20))
+        assert kept.get("/livez").status_code == 200
+        for _ in range(60):
+            stack.enter_context(raw(url))
+        for _ in range(5):
+            assert httpx.get(f"{url}/livez", timeout=20).status_code == 200
+            assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=20).status_code == 200
+        assert kept.get("/livez").status_code == 200
+
+
+# -- what is inside pictures ------------------------------------------------------------------------------------------
+
+
+def scan_bomb(scans: int, side: int = 1200) -> bytes:
+    """A progressive JPEG whose last scan is repeated; each costs a pass over the whole picture."""
+    buffer = io.BytesIO()
+    Image.effect_noise((side, side), 20).convert("RGB").save(buffer, "JPEG", progressive=True, quality=10)
+    content = buffer.getvalue()
+    last = content.rindex(b"\xff\xda")
+    return content[:last] + content[last:-2] * scans + content[-2:]
+
+
+def test_a_jpeg_of_thousands_of_scans_is_refused_before_it_is_decoded(url: str) -> None:
+    bomb = scan_bomb(2000, 400)
+    start = time.monotonic()
+    answer = httpx.post(f"{url}/v1/gaze", content=bomb, timeout=30)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_pixels")
+    assert time.monotonic() - start < 3
+    assert httpx.post(f"{url}/v1/gaze", content=scan_bomb(1, 400), timeout=30).status_code == 200
+
+
+def webp(width: int, height: int) -> bytes:
+    """34 bytes that announce a picture of this size."""
+    frame = b"VP8L" + struct.pack("<I", 9) + b"\x2f" + struct.pack("<I", (width - 1) | (height - 1) << 14) + bytes(4)
+    body = b"WEBP" + frame + b"\0"
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def test_pictures_that_take_more_memory_than_there_is_are_refused(url: str) -> None:
+    for content in (webp(16383, 16383), webp(7000, 7000), webp(4096, 4096)):
+        answer = httpx.post(f"{url}/v1/gaze", content=content, timeout=30)
+        assert answer.status_code in (400, 413, 415), answer.text
+    answer = httpx.post(f"{url}/v1/gaze", content=webp(4500, 4500), timeout=30)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_pixels")
+    assert "megapixels" in answer.json()["error"]["message"]
+
+
+def test_a_picture_for_the_heavy_workers_is_answered_by_one(served: tuple[str, Outermost]) -> None:
+    url, app = served
+    before = app.pool.heavy.tasks
+    answer = httpx.post(f"{url}/v1/gaze", content=encoded(Image.new("RGB", (4000, 3000))), timeout=30)
+    assert answer.status_code == 200, answer.text
+    assert app.pool.heavy.tasks == before + 1
+
+
+def test_a_bomb_that_no_header_tells_of_is_killed_by_its_time(models: list[Path]) -> None:
+    rows = zlib.compress(bytes((30_000 + 1) * 1500), 1)
+    chunks = ((b"IHDR", struct.pack(">IIBBBBB", 30_000, 1500, 8, 0, 0, 0, 0)), (b"IDAT", rows), (b"IEND", b""))
+    packed = [struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks]
+    with serving_app(models, Limits(seconds=0.05), workers=1) as (url, app):
+        answer = httpx.post(f"{url}/v1/gaze", content=b"\x89PNG\r\n\x1a\n" + b"".join(packed), timeout=30)
+        assert answer.status_code in (503, 504), answer.text
+        wait_for(lambda: app.pool.ready)
+
+
+# -- processes that die -----------------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_costs_nobody_else_anything(served: tuple[str, Outermost]) -> None:
+    url, app = served
+    for _ in range(5):
+        for worker in list(app.pool.light.workers):
+            os.kill(worker.pid, signal.SIGKILL)
+        assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=20).status_code == 200
+    wait_for(lambda: len(app.pool.light.workers) == 2)
+    assert app.pool.events["died"] > 0
+
+
+def test_the_process_that_workers_come_from_is_started_again(served: tuple[str, Outermost]) -> None:
+    url, app = served
+    nursery = app.pool._nursery._process
+    assert nursery is not None
+    nursery.kill()
+    for worker in list(app.pool.light.workers):
+        os.kill(worker.pid, signal.SIGKILL)
+    assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=30).status_code == 200
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(status.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(status.parent.name))
+    return found
+
+
+def running(tmp_path: Path, *arguments: str, descriptors: int | None = None) -> subprocess.Popen[str]:
+    """``fastgaze serve`` in a process of its own."""
+    model = write_model(tmp_path / "bright.onnx", "bright")
+    command = [sys.executable, "-m", "fastgaze", "serve", "--model", str(model), "--port", "0", *arguments]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+    return subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        preexec_fn=limit if descriptors else None,
+    )
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    found = re.search(r"at (http://\S+) \(Ctrl", line)
+    assert found is not None, line
+    return found[1]
+
+
+def test_no_process_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path) as process:
+        try:
+            url = address_of(process)
+            wait_for(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+            nursery = children(process.pid)
+            workers = [pid for parent in nursery for pid in children(parent)]
+            assert len(nursery) == 1
+            assert len(workers) >= 2
+        finally:
+            process.kill()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in nursery + workers))
+
+
+def test_after_sigterm_it_ends_in_the_stated_time_whatever_clients_do(tmp_path: Path) -> None:
+    with running(tmp_path, "--drain", "1", "--quiet") as process, contextlib.ExitStack() as stack:
+        try:
+            url = address_of(process)
+            stack.enter_context(raw(url)).sendall(head(1000) + b"abc")
+            reader = stack.enter_context(raw(url, 4096))
+            reader.sendall(head(len(SMALL), "/v1/gaze?format=npy&size=2000x2000") + SMALL)
+            stack.enter_context(raw(url))
+            wait_for(lambda: metric(url, "fastgaze_requests_in_flight") == 1)
+            start = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            process.wait(10)
+            assert time.monotonic() - start < 5
+            assert process.stderr is not None
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def test_running_out_of_descriptors_shuts_nobody_out_and_fills_no_log(tmp_path: Path) -> None:
+    with running(tmp_path, "--quiet", descriptors=120) as process, contextlib.ExitStack() as stack:
+        try:
+            url = address_of(process)
+            for _ in range(150):
+                stack.enter_context(raw(url))
+            for _ in range(5):
+                assert httpx.get(f"{url}/livez", timeout=20).status_code == 200
+            assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=20).status_code == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.stderr is not None
+            assert len(process.stderr.read()) < 10_000
+        finally:
+            process.kill()

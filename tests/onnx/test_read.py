@@ -1,0 +1,31 @@
+"""An exported network back in torch."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastgaze.core.errors import ModelError
+from fastgaze.core.spec import GazeSpec
+from fastgaze.onnx.read import reopen
+from fastgaze.onnx.write import Facts, export_onnx
+from fastgaze.runtime.card import WorkingSize
+from tests.small_models import DENSE, LITE, PLAIN, random_model
+
+
+@pytest.mark.parametrize("spec", [PLAIN, DENSE, LITE], ids=["vgg", "densenet", "lite"])
+def test_an_exported_network_can_be_trained_further(spec: GazeSpec, tmp_path: Path) -> None:
+    original = random_model(spec)
+    facts = Facts("net", data="somewhere", working_size=WorkingSize(pixels=64 * 96))
+    export_onnx(original, tmp_path / "net.onnx", facts)
+    model, record = reopen(tmp_path / "net.onnx")
+    assert (record.stage, record.data, record.details["model"]) == ("exported", ("somewhere",), "net")
+    assert (record.working_pixels, model.spec) == (64 * 96, spec)
+    image = torch.randn(1, 3, 64, 96)
+    with torch.inference_mode():
+        torch.testing.assert_close(model(image), original(image), atol=0.01, rtol=0)
+
+
+def test_a_network_of_8_bits_cannot_be_trained_further() -> None:
+    with pytest.raises(ModelError, match="give the checkpoint"):
+        reopen("fastgaze-s.int8")
