@@ -5,7 +5,7 @@
 - EXIF orientation is applied and then says 1. The preview inside EXIF is left out: it shows what was cut off.
 - A JPEG is written with the quantisation tables and the chroma sampling of its source, so it is never finer, and never
   larger, than the source warrants. A quality that is asked for can only make it coarser.
-- Scaling uses a Lanczos filter. Where few of a JPEG's pixels are wanted, fewer are decoded.
+- Scaling is bicubic and antialiased. Where few of a JPEG's pixels are wanted, fewer are decoded.
 
 JPEG has no transparency (it is laid over white) and no animation (the first frame is written).
 """
@@ -201,7 +201,7 @@ class Cutter:
         else:
             across, down = image.width / stored_width, image.height / stored_height
             spot = (left * across, top * down, right * across, bottom * down)
-            window = _in_mode(_smooth(image), name).resize(wanted, Image.Resampling.LANCZOS, spot, _REDUCING_GAP)
+            window = _in_mode(_smooth(image), name).resize(wanted, Image.Resampling.BICUBIC, spot, _REDUCING_GAP)
         for needed, step in (
             (transposed, Image.Transpose.TRANSPOSE),
             (mirrored_x, Image.Transpose.FLIP_LEFT_RIGHT),
