@@ -1,5 +1,6 @@
 """``fastgaze crop``: the best windows of a ratio or a size, listed or cut out."""
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +57,11 @@ def crop(
         str | None, typer.Option(metavar="X,Y", help="Cut around this point of the picture, in pixels.")
     ] = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to list for a ratio.")
-    ] = 3,
+        int | None,
+        typer.Option(
+            "--candidates", "-n", min=1, max=64, help="The most windows to list for a shape: 3, or 1 with --out."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the cropped pictures, or - for stdout. Without it, none is written."),
@@ -85,6 +89,7 @@ def crop(
     from fastgaze.core.pictures import open_picture
 
     wishes, point = _wishes(ratio or [], size or []), _point(focus)
+    most = candidates or (3 if out is None else 1)
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out)
     piped = out is not None and pictures.goes_to_stdout(jobs, out, json)
@@ -92,8 +97,9 @@ def crop(
         _check_pipe(jobs, wishes)
 
     def work(job: pictures.Job) -> dict[str, Any]:
-        gaze = predictor.predict(open_picture(job.source), center_bias=bias)
-        found = {wish: _windows(gaze, wish, point, candidates) for wish in wishes}
+        picture = open_picture(job.source)
+        gaze = predictor.look(picture, None if out is None else _pixels_needed(picture.size, wishes)).at(None, bias)
+        found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
         cuts = {} if out is None else {wish: gaze.cut(wish.ratio, wish.size, point, format, quality) for wish in wishes}
         written = [] if job.stem is None else _save(job.stem, cuts)
         if piped:
@@ -139,6 +145,17 @@ def _point(focus: str | None) -> tuple[float, float] | None:
 
 def _windows(gaze: "GazeMap", wish: Wish, point: tuple[float, float] | None, candidates: int) -> "list[Crop]":
     return gaze.crop(wish.ratio, candidates) if point is None else [gaze.crop_around(wish.ratio, point)]
+
+
+def _pixels_needed(size: Size, wishes: Sequence[Wish]) -> Size:
+    """(height, width) at which a picture of ``size`` has to be decoded so that no result lacks pixels."""
+    from fastgaze.runtime.crop import parse_ratio, window_size
+
+    share = 0.0
+    for wish in wishes:
+        height, width = window_size(size, parse_ratio(wish.ratio), 1.0)
+        share = max(share, 1.0 if wish.size is None else min(max(wish.size[0] / height, wish.size[1] / width), 1.0))
+    return math.ceil(size[0] * share), math.ceil(size[1] * share)
 
 
 def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:
