@@ -302,8 +302,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _plain(settings: Settings) -> Record:
-    """As JSON gives them back."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(settings).items()}
+    """As JSON gives them back; the size is [width, height] there."""
+    height, width = settings.size
+    facts = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(settings).items()}
+    return facts | {"size": [width, height]}
 
 
 if __name__ == "__main__":
