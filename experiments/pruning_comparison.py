@@ -59,7 +59,7 @@ class Settings:
 
     model: a bundled name, an exported .onnx, or a checkpoint below the repository.
     data: the set that both kinds of images come from; ``mnist`` for LeNet.
-    size: (width, height) of gaze networks' images.
+    size: (height, width) of gaze networks' images.
     signal_images, loss_images: how many; no image is in both.
     maps: removed between two estimates. marks: per cent of the cost at which the loss is measured; the last ends a run.
     quantiles: of a method's own beta_i, one line of the figure for each.
@@ -73,13 +73,13 @@ class Settings:
     maps: int = 10
     marks: tuple[float, ...] = (90, 75, 50, 35, 25, 15, 10)
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.9)
-    size: tuple[int, int] = (320, 240)
+    size: tuple[int, int] = (240, 320)
     signal_precision: Literal["bf16", "fp32"] = "bf16"
     loss_precision: Literal["bf16", "fp32"] = "fp32"
 
     def tiny(self) -> "Settings":
         """Small enough for a test."""
-        few = replace(self, signal_images=8, loss_images=8, batch=8, size=(96, 64))
+        few = replace(self, signal_images=8, loss_images=8, batch=8, size=(64, 96))
         return replace(few, maps=200, marks=(75, 50, 25, 10), quantiles=self.quantiles[:1])
 
 
@@ -137,7 +137,7 @@ def _starts(settings: Settings, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _fixations(settings: Settings, data: Path, cache: Path) -> Problem:
-    width, height = settings.size
+    height, width = settings.size
     prepared = prepare(npz.read(data / settings.data), settings.data, (height, width), cache)
     count = settings.signal_images + settings.loss_images
     order = np.linspace(0, len(prepared) - 1, count).round().astype(int)
@@ -302,8 +302,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _plain(settings: Settings) -> Record:
-    """As JSON gives them back."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(settings).items()}
+    """As JSON gives them back; the size is [width, height] there."""
+    height, width = settings.size
+    facts = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(settings).items()}
+    return facts | {"size": [width, height]}
 
 
 if __name__ == "__main__":

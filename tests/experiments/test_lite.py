@@ -58,7 +58,7 @@ def test_every_set_with_images_that_were_kept_out_is_checked(small_data: Path, t
     path, config, out = (tmp_path / name for name in ("m.safetensors", "run.toml", "check.json"))
     save_checkpoint(random_model(LITE), path, replace(RECORD, working_pixels=96 * 128))
     sets = f'data = "{small_data}"\nformat = "npz"\neye_tracking = ["osie"]'
-    config.write_text(f'[workshop]\nruns = "runs"\nsize = [96, 128]\nvalidation_images = 16\n{sets}')
+    config.write_text(f'[workshop]\nruns = "runs"\nsize = "128x96"\nvalidation_images = 16\n{sets}')
     lite_check.main([str(path), "--config", str(config), "--out", str(out)])
     found = json.loads(out.read_text())[str(path)]
     assert set(found) == {"salicon/val", "osie"}

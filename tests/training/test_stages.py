@@ -66,7 +66,7 @@ def config(tmp_path: Path) -> Config:
     pretraining = "large"
     validation = "validation"
     eye_tracking = ["eyes"]
-    size = [64, 96]
+    size = "96x64"
     [teacher]
     members = 2
     starts = 2
@@ -101,7 +101,7 @@ _WORKSHOP = "[workshop]\ndata = 'd'\nruns = 'r'\n"
     [
         ("[tune]", r"no section \[workshop\]"),
         ("workshop = 5", "workshop = 5 is not a section"),
-        ("[workshop]\nsize = [240]", "size = .* has 1 values, not 2"),
+        ("[workshop]\nsize = [240, 320]", "size = .* write WIDTHxHEIGHT in quotes"),
         ("[workshop]\nlimit = 1.5", "limit = 1.5 is not a whole number"),
         (_WORKSHOP + "[tune]\nfit = { steps = 'many' }", "tune: fit: steps = 'many' is not a whole number"),
         (_WORKSHOP + "[tune]\nfit = { precision = 'fp8' }", "precision = 'fp8' is not one of 'bf16', 'fp32'"),

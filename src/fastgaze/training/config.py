@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.sizes import Size, parse_size
 from fastgaze.training.datasets import Workshop
 from fastgaze.training.fit import FitSettings, check_positive
 
@@ -216,7 +217,11 @@ def _build(kind: type[Settings], values: object, where: str) -> Settings:
 
 
 def _convert(value: object, hint: object, where: str) -> object:
-    """A TOML value as the type of its setting: a list becomes a tuple, a whole number a float, text a path."""
+    """A TOML value as the type of its setting: a list becomes a tuple, text a path or a size."""
+    if hint == Size:
+        if not isinstance(value, str):
+            raise ArgumentError(f'{where} = {value!r} is not text; write WIDTHxHEIGHT in quotes, such as "320x240"')
+        return parse_size(value)
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         if value not in parts:

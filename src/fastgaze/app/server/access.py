@@ -98,7 +98,7 @@ class Access:
             self.clients.popitem(last=False)
         if left < 1:
             wait = str(math.ceil((1 - left) / self.rate))
-            message = f"at most {self.rate:g} requests per second are taken from one client"
+            message = f"at most {self.rate:g} requests per second are accepted from one client"
             raise ApiError(429, "too_many_requests", message, {"retry-after": wait})
 
     def cors_headers(self, headers: Mapping[str, str]) -> dict[str, str]:

@@ -108,7 +108,7 @@ def _open(content: bytes, limits: Limits) -> Picture:
         raise ApiError(415, "not_a_picture", "this rare variant of the format is not served; save it as PNG or JPEG")
     if picture.size[0] * picture.size[1] > limits.pixels:
         most = f"{limits.pixels / 1e6:g} megapixels"
-        message = f"the picture has {format_size(picture.size)} pixels; at most {most} are taken"
+        message = f"the picture has {format_size(picture.size)} pixels; at most {most} are accepted"
         raise ApiError(413, "too_many_pixels", message)
     return picture
 
@@ -187,7 +187,8 @@ def _refusal(error: MemoryError | ImageError | ModelError) -> ApiError:
     if isinstance(error, ModelError):
         raise error
     if isinstance(error, ImageTooLargeError):
-        return ApiError(413, "too_many_pixels", "the picture has far more pixels or scans than are taken")
+        message = "the picture has far more pixels, pixels per side or scans than are accepted"
+        return ApiError(413, "too_many_pixels", message)
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
 
 
