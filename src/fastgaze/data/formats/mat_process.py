@@ -31,7 +31,8 @@ class MatProcess:
     """The other process, started when it is first needed and again after it has died."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        # By process. What a fork inherits belongs to its parent, which still waits for answers: it is left alone.
+        self._started: dict[int, subprocess.Popen[bytes]] = {}
 
     def read(self, path: Path) -> dict[str, Any]:
         """The variables of a .mat file; DataError when it cannot be read."""
@@ -53,18 +54,19 @@ class MatProcess:
 
     def stop(self) -> None:
         """End it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        if (process := self._started.pop(os.getpid(), None)) is not None:
+            process.kill()
+            process.communicate()
 
     def _running(self) -> "subprocess.Popen[bytes]":
-        if self._process is None or self._process.poll() is not None:
+        process = self._started.get(os.getpid())
+        if process is None or process.poll() is not None:
             self.stop()
             command = [sys.executable, "-m", "fastgaze.data.formats.mat_process"]
             pipe = subprocess.PIPE
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        return self._process
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            self._started[os.getpid()] = process
+        return process
 
 
 READER = MatProcess()
