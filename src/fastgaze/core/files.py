@@ -13,7 +13,14 @@ if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is impor
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one."""
+    """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one.
+
+    Anything but a regular file, such as /dev/null or a named pipe, is written to as it is; a link keeps leading where it did.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        yield path
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:

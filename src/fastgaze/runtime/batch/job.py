@@ -122,7 +122,7 @@ def _column(system: FileSystem, path: str, source: str) -> list[str]:
     with system.open(path, "rb") as file:
         try:
             table = parquet.read_table(file, columns=[COLUMN])
-        except arrow.ArrowException as error:
+        except (arrow.ArrowException, UnicodeDecodeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({reason})") from error
     if COLUMN not in table.column_names:
