@@ -122,12 +122,15 @@ def _column(system: FileSystem, path: str, source: str) -> list[str]:
     with system.open(path, "rb") as file:
         try:
             table = parquet.read_table(file, columns=[COLUMN])
-        except (arrow.ArrowException, UnicodeDecodeError) as error:
+        except arrow.ArrowException as error:
             reason = " ".join(str(error).split())[:200]
             raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({reason})") from error
     if COLUMN not in table.column_names:
         raise DataError(f"{source} has no column {COLUMN!r}")
-    return [str(name) for name in table[COLUMN].to_pylist() if name]
+    try:
+        return [str(name) for name in table[COLUMN].to_pylist() if name]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source} has a path in column {COLUMN!r} that is not UTF-8 text ({error.reason})") from error
 
 
 def open_job(folder: Folder, found: Sequence[str], model: bytes, options: BatchOptions) -> list[Shard]:
