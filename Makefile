@@ -23,6 +23,7 @@ $(VENV)/.core: $(BIN)/python pyproject.toml
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(PIP) $(TORCH)
 	$(PIP) -e '.[dev]'
+	$(PIP) --no-deps timm==1.0.30  # it asks for torchvision, which experiments/torchvision_stub.py stands in for
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core  ## predict the example photos and write demo/index.html

@@ -22,10 +22,12 @@ from PIL import Image
 from experiments import common
 from experiments.common import EXAMPLES, RESULTS
 from experiments.timing import cpu, interleave, timed
-from fastgaze.core.pictures import encode_png, open_picture
+from fastgaze.core.encoding import encode_png
+from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import format_size, shrunk, size_to_json
 from fastgaze.runtime.gazemap import DISPLAY, GRID
-from fastgaze.runtime.predictor import Predictor, load, prepare
+from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.resize import prepare
 
 SIZE = (3000, 4000)
 GRAIN = 5.0

@@ -37,6 +37,7 @@ from fastgaze.core.pictures import open_picture
 from fastgaze.data.formats import folder, hdf5, npz
 from fastgaze.data.formats.mat import read_mat
 from fastgaze.runtime import zoo
+from fastgaze.runtime.batch.job import find_images
 from fastgaze.runtime.card import identity, parse_card
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
@@ -197,6 +198,19 @@ def _mat_seeds() -> list[bytes]:
     return contents
 
 
+def _parquet_seeds() -> list[bytes]:
+    import pyarrow
+    import pyarrow.parquet
+
+    contents = []
+    for compression in ("zstd", "snappy", "none"):
+        buffer = io.BytesIO()
+        table = pyarrow.table({"path": [f"/photos/{n}.jpg" for n in range(20)]})
+        pyarrow.parquet.write_table(table, buffer, compression=compression)
+        contents.append(buffer.getvalue())
+    return contents
+
+
 TARGETS = {
     "picture": Target(_picture, _picture_seeds),
     "form": Target(_form, _form_seeds),
@@ -208,6 +222,7 @@ TARGETS = {
     "npz": Target(lambda content, place: (_file(place / npz.FILE, content), npz.read(place)), _npz_seeds),
     "hdf5": Target(_hdf5, lambda: _hdf5_seeds()[:1]),
     "mat": Target(lambda content, place: read_mat(_file(place / "x.mat", content)), _mat_seeds),
+    "parquet": Target(lambda content, place: find_images(str(_file(place / "x.parquet", content))), _parquet_seeds),
     "csv": Target(
         lambda content, place: (_file(place / folder.FILE, content), folder.read(place)),
         lambda: [b"image,x,y,observer\na.png,1,2,3\n", b"image;x;y\n\xef\xbb\xbfb.png;1.5;2\n"],

@@ -169,7 +169,7 @@ def prune_maps(
 
     for target in targets:
         limit = Until(cost=target / 100 * pruner.history.cost)
-        run(pruner, step, limit, steps=plan.steps, maps=plan.maps)
+        run(pruner, step, limit, steps=plan.steps, per_round=plan.maps)
         yield 100 * pruner.total_cost / pruner.history.cost, pruner
 
 

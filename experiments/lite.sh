@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # LiteGaze from EfficientNet-lite0 to models of four sizes. Reads top to bottom; every step that was interrupted can be
-# resumed: start the script again.
+# resumed: start the script again. Networks that are kept in checkpoints/ are taken from there and not made again; to
+# make one again, delete its file.
 #
 #   RANKS=2 experiments/lite.sh
 #
@@ -15,10 +16,18 @@ together="$python -m torch.distributed.run --nproc_per_node ${RANKS:-2} --master
 config=experiments/configs/lite0.toml
 runs=runs
 
-finish() {  # finish NAME: keep the checkpoint, export it, look at its calibration, score the file
+kept() {  # kept NAME FILE: whether checkpoints/ has the network; if so, it is at FILE now
+  [ -f "checkpoints/$1.safetensors" ] || return 1
+  if [ ! -f "$2" ]; then mkdir -p "$(dirname "$2")" && cp "checkpoints/$1.safetensors" "$2"; fi
+}
+
+keep() {  # keep FILE NAME: in half precision
+  $python -m experiments.keep "$1" "checkpoints/$2.safetensors"
+}
+
+finish() {  # finish RUN NAME: export the best network of a run, look at its calibration, score the file
   local out=$runs/$1
-  $python -m experiments.keep "$out/best.safetensors" "checkpoints/litegaze-${1#lite/}.safetensors"
-  $python -m fastgaze export "$out/best.safetensors" --out "$out/model.onnx" --name "litegaze-${1#lite/}"
+  $python -m fastgaze export "$out/best.safetensors" --out "$out/model.onnx" --name "$2"
   $python -m experiments.lite_check "$out/best.safetensors" --config $config --out "$out/check.json"
   for set in salicon/val osie eyecrowd ueyes; do
     held=--held-out; if [ $set = salicon/val ]; then held=; fi
@@ -32,19 +41,30 @@ finish() {  # finish NAME: keep the checkpoint, export it, look at its calibrati
 }
 
 # 1. The unpruned network learns from fixations alone: photographs, crowds and screens.
-$together distill --config $config --out $runs/lite0
-finish lite0
+if ! kept litegaze-lite0 $runs/lite0/best.safetensors; then
+  $together distill --config $config --out $runs/lite0
+  keep $runs/lite0/best.safetensors litegaze-lite0
+fi
+finish lite0 litegaze-lite0
 
 # 2. Its predictions, the mean of image and mirror image, become half of the targets of the smaller ones.
 [ -f $runs/lite0/maps-9995.npy ] || $together soft-targets $runs/lite0 --config $config
 
 # 3. Fisher pruning by the engine's milliseconds while training, with a snapshot at every mark.
-$workshop prune --config $config --start $runs/lite0/best.safetensors --out $runs/lite0-pruned
+for mark in 8.2 3.5 1.7; do
+  snapshot=$runs/lite0-pruned/$mark.safetensors
+  if kept litegaze-lite0-$mark "$snapshot"; then continue; fi
+  $workshop prune --config $config --start $runs/lite0/best.safetensors --out $runs/lite0-pruned
+  keep "$snapshot" litegaze-lite0-$mark
+done
 
 # 4. Snapshots are fine-tuned. name : snapshot to start from : steps : settings
 for student in default:8.2:1500:lite0 small:3.5:2500:lite_small tiny:1.7:4000:lite_small; do
   IFS=: read -r name mark steps settings <<< "$student"
-  $together tune --config "experiments/configs/$settings.toml" --start "$runs/lite0-pruned/$mark.safetensors" \
-    --out "$runs/lite/$name" --steps "$steps"
-  finish "lite/$name"
+  if ! kept litegaze-$name "$runs/lite/$name/best.safetensors"; then
+    $together tune --config "experiments/configs/$settings.toml" --start "$runs/lite0-pruned/$mark.safetensors" \
+      --out "$runs/lite/$name" --steps "$steps"
+    keep "$runs/lite/$name/best.safetensors" "litegaze-$name"
+  fi
+  finish "lite/$name" "litegaze-$name"
 done

@@ -221,7 +221,7 @@ def curve(problem: Problem, method: Method, settings: Settings) -> Record:
     measured = [{"mark": 100.0, "cost_percent": 100.0, "losses": _losses(problem.others, model)}]
     full = pruner.total_cost
     for mark in settings.marks:
-        run(pruner, step, Until(cost=mark / 100 * full), steps=len(problem.signals), maps=settings.maps)
+        run(pruner, step, Until(cost=mark / 100 * full), steps=len(problem.signals), per_round=settings.maps)
         share = 100 * pruner.total_cost / full
         measured.append({"mark": mark, "cost_percent": round(share, 3), "losses": _losses(problem.others, model)})
     rounds = [{"cost_percent": round(100 * r.cost / full, 3), "loss": r.loss} for r in pruner.history.removals]

@@ -212,8 +212,8 @@ class Kit:
     damaged: list[tuple[str, bytes, str]]
 
 
-def make_kit() -> Kit:
-    plain = Image.new("RGB", (7000, 7000), (90, 120, 60))
+def make_kit(side: int) -> Kit:
+    plain = Image.new("RGB", (side, side), (90, 120, 60))
     png, jpeg, progressive = io.BytesIO(), io.BytesIO(), io.BytesIO()
     plain.save(png, "PNG", compress_level=1)
     plain.save(jpeg, "JPEG", progressive=True, subsampling=0, quality=30)
@@ -232,10 +232,11 @@ def webp(width: int, height: int) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(frame)) + b"WEBP" + frame
 
 
-def attack(port: int, clients: int, seconds: float, niceness: int, results: Connection) -> None:
+def attack(port: int, clients: int, seconds: float, side: int, niceness: int, results: Connection) -> None:
     """In a process of its own."""
+    kit, counts = make_kit(side), Counter[str]()
+    until = time.monotonic() + min(seconds, MOST_SECONDS)
     os.nice(niceness)
-    kit, counts, until = make_kit(), Counter[str](), time.monotonic() + min(seconds, MOST_SECONDS)
     results.send("ready")
 
     async def client(seed: int) -> None:
@@ -333,7 +334,7 @@ def measure(port: int, pid: int, arguments: argparse.Namespace) -> dict[str, Any
     watcher.start()
     hostile, at_their_end = multiprocessing.Pipe()
     before = good_phase(port, seconds)
-    job = (port, arguments.hostile, seconds + 2, arguments.hostile_niceness, at_their_end)
+    job = (port, arguments.hostile, seconds + 2, arguments.side, arguments.hostile_niceness, at_their_end)
     attacker = multiprocessing.Process(target=attack, args=job, daemon=True)
     attacker.start()
     hostile.recv()
@@ -388,7 +389,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=45.0, help="of each of the three phases")
     parser.add_argument("--hostile", type=int, default=64, help="hostile clients")
-    parser.add_argument("--hostile-niceness", type=int, default=5, help="0 gives them as much of the cores as the rest")
+    parser.add_argument("--hostile-niceness", type=int, default=10, help="0: as much of the cores as the rest")
+    parser.add_argument("--side", type=int, default=7000, help="of their largest pictures, in pixels")
     parser.add_argument("--kills", type=int, default=10, help="workers to kill in the middle phase")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     parser.add_argument("serve", nargs="*", help="more arguments for fastgaze serve, after --")

@@ -29,7 +29,7 @@ def checkpoint_of(name: str, runs: Path) -> Path:
 
 def tiny_workshop(workshop: Workshop) -> Workshop:
     """A few small images, as in experiments/configs/tiny.toml, with runs of their own."""
-    return replace(workshop, runs=workshop.runs / "tiny", size=(96, 128), limit=64, validation_images=16)
+    return replace(workshop, runs=workshop.runs / "tiny", size=(96, 128), limit=32, validation_images=16)
 
 
 def tiny_tuning(tune: TuneSettings) -> TuneSettings:

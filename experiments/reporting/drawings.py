@@ -83,10 +83,10 @@ def figure1(curves: dict[str, Any], path: Path) -> None:
                 _curve(axes, curves[name], name, color, 1.3)
             for name, color in REFERENCES.items():
                 if name in curves:
-                    _curve(axes, curves[name], name, color, 2.2)
+                    _curve(axes, curves[name], name if group == "Fisher" else "", color, 2.2)
             axes.set_title(title)
             axes.grid(alpha=0.25)
-            axes.legend(loc="upper left", fontsize=7.5)
+            axes.legend(loc="lower right", fontsize=7.5)
         _curve_axes(panels)
         _save(figure, path)
 
@@ -98,7 +98,7 @@ def _curve(axes: Any, found: dict[str, Any], name: str, color: str, width: float
     risen = [np.array(point["losses"]) - start for point in found["measured"]]
     means = np.array([values.mean() for values in risen])
     half = np.array([1.96 * values.std(ddof=1) / len(values) ** 0.5 for values in risen])
-    label = name.replace("beta", "β").replace("Fisher, frozen costs, ", "frozen, ")
+    label = name.replace("beta", "β").replace("frozen costs, ", "").replace("Molchanov, ", "") or None
     axes.plot(x, means, color=color, linewidth=width, marker="o", markersize=2.5 * width**0.5, label=label)
     axes.fill_between(x, means - half, means + half, color=color, alpha=0.15, linewidth=0)
 
@@ -113,6 +113,7 @@ def _curve_axes(panels: Any) -> None:
     first.set_xscale("log")
     first.set_yscale("symlog", linthresh=0.01)
     first.set_xlim(105, 9)
+    first.set_ylim(bottom=-0.1)  # room for the legends
     ticks = (100, 75, 50, 35, 25, 15, 10)
     first.set_xticks(ticks, [str(tick) for tick in ticks])
     first.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())

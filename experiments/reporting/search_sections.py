@@ -151,6 +151,9 @@ def equal_cost(inputs: Inputs) -> Section:
         blocks += _earlier(compared) if compared else []
     else:
         blocks += _variants(record, command("equal_cost", record))
+    dense = inputs.read("equal_cost-densegaze")
+    if dense is not None:
+        blocks += [Heading("DenseGaze", 3), *_variants(dense, command("equal_cost-densegaze", dense))]
     return blocks, [
         _variant_claim(record, text, printed, pair, "equal_cost")
         for text, printed, pair in (

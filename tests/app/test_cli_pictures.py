@@ -229,12 +229,35 @@ def test_crops_are_listed_and_written(
     left, top, right, bottom = best["box"]
     assert (right - left, bottom - top) == (60, 60)
     assert left <= 50 <= 60 <= right
-    assert set(best) == {"box", "mass", "confidence", "focal_point", "scale"}
+    assert set(best) == {"box", "mass", "gain", "focal_point", "scale", "object_position"}
     assert len(wide["windows"]) == 2
     assert Image.open(out / "a.1x1.jpg").size == (60, 60)
     assert Image.open(out / "a.16x9.jpg").size == (80, 45)
     assert run(*arguments[:-2]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+def test_sizes_are_cut_exactly_with_a_srcset_and_a_position_for_css(
+    photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["crop", photos / "a.jpg", "--model", bright_file, "--out", tmp_path, "--json"]
+    assert run(*arguments, "--size", "40x20", "--size", "20x10", "--format", "webp") == 0
+    result = json.loads(capsys.readouterr().out)[0]
+    assert result["srcset"] == "a.20x10.webp 20w, a.40x20.webp 40w"
+    assert [Image.open(facts["file"]).size for facts in result["written"]] == [(40, 20), (20, 10)]
+    assert result["crops"][0]["windows"][0]["object_position"].startswith("50.00% ")
+
+
+def test_a_focus_decides_where_the_window_is(
+    photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("crop", photos / "a.jpg", "--model", bright_file, "--ratio", "1:1", "--focus", "5,5", "--json") == 0
+    (crop,) = json.loads(capsys.readouterr().out)[0]["crops"]
+    assert [window["box"] for window in crop["windows"]] == [[0, 0, 60, 60]]
+    assert run("crop", photos / "a.jpg", "--model", bright_file, "--ratio", "1:1", "--focus", "5") == 2
+    assert "X,Y" in capsys.readouterr().err
+    assert run("crop", photos / "a.jpg", "--model", bright_file) == 2
+    assert "--size 1200x630" in capsys.readouterr().err
 
 
 def test_models_and_demo_say_what_is_there(

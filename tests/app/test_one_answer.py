@@ -10,6 +10,7 @@ from PIL import Image
 
 from fastgaze.app import server
 from fastgaze.app.cli import main
+from fastgaze.runtime import zoo
 from fastgaze.runtime.batch import BatchOptions
 from fastgaze.runtime.batch import run as run_batch
 from fastgaze.runtime.predictor import load
@@ -38,7 +39,7 @@ def test_command_line_server_and_batch_say_what_the_library_says(
         main([*arguments, *(word for ratio in RATIOS for word in ("--ratio", ratio))])
     assert not ended.value.code
     (printed,) = json.loads(capsys.readouterr().out)
-    with serving([model]) as url:
+    with serving([zoo.find(MODEL)]) as url:
         params = {"ratio": ",".join(RATIOS), "n": "2"}
         served = httpx.post(f"{url}/v1/crop", params=params, content=coffee.read_bytes(), timeout=60).json()
     run_batch(str(coffee), str(tmp_path), MODEL, BatchOptions(ratios=RATIOS, crops=2, peaks=5), workers=1)

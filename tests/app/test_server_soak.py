@@ -14,7 +14,21 @@ ROOT = Path(__file__).parents[2]
 def test_good_clients_are_served_while_hostile_ones_do_their_worst(tmp_path: Path) -> None:
     model = write_model(tmp_path / "bright.onnx", "bright")
     out = tmp_path / "soak.json"
-    options = ["--seconds", "2", "--hostile", "12", "--kills", "2", "--out", str(out), "--", "--model", str(model)]
+    options = [
+        "--seconds",
+        "2",
+        "--hostile",
+        "12",
+        "--kills",
+        "2",
+        "--side",
+        "900",
+        "--out",
+        str(out),
+        "--",
+        "--model",
+        str(model),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "experiments.soak", *options]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=environment, check=False)

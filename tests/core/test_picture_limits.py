@@ -101,3 +101,13 @@ def test_marks_inside_other_segments_are_not_scans() -> None:
     comment = b"\xff\xfe" + (2 + 2 * 300).to_bytes(2, "big") + b"\xff\xda" * 300
     assert count_scans(content[:2] + comment + content[2:]) == 1
     assert open_picture(content[:2] + comment + content[2:]).size == (64, 64)
+
+
+def test_what_libtiff_thinks_of_a_file_does_not_reach_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    buffer = io.BytesIO()
+    noise("RGB").resize((64, 64)).save(buffer, "TIFF", compression="tiff_lzw")
+    content = bytearray(buffer.getvalue())
+    content[40:80] = bytes(range(40))
+    with pytest.raises(ImageError):
+        open_picture(bytes(content)).rgb()
+    assert capfd.readouterr().err == ""

@@ -12,8 +12,9 @@ import pytest
 from PIL import Image, TiffImagePlugin
 
 from fastgaze.core import pictures as image_module
+from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
-from fastgaze.core.pictures import encode_png, image_files, open_picture, read_pixels, read_size
+from fastgaze.core.pictures import image_files, open_picture, read_pixels, read_size
 from fastgaze.data.fixations import from_lists
 
 

@@ -222,10 +222,14 @@ def test_a_kept_checkpoint_loads_and_says_how_it_came_to_be(path: Path) -> None:
     model, record = load_gaze_model(path)
     assert record.architecture == model.spec.architecture
     assert record.stage in ("distill", "tune", "prune")
-    assert record.data
+    assert {"salicon/train", "osie", "eyecrowd", "ueyes"} <= set(record.trained_on)
     assert record.backbone is not None
-    assert record.loss is not None
-    assert record.working_pixels
+    assert record.working_pixels == 192 * 256
+    if record.stage == "prune":
+        assert record.pruning is not None
+        assert path.stem.endswith(f"-{record.pruning.mark:g}")
+    else:
+        assert record.loss is not None
     size = (2 * model.stride, 3 * model.stride)
     with torch.no_grad():
         log_density = model(torch.zeros(1, 3, *size))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fastgaze.pruning import ChannelGraph, Flops, compact
+from fastgaze.pruning import ChannelGraph, Flops, Memory, Parameters, compact
 from tests.pruning.nets import NETS, make
 
 
@@ -65,6 +65,27 @@ def test_frozen_costs_do_not_follow_the_network() -> None:
     assert torch.equal(first, live.delta_cost(graph))
     graph.mark_removed([0, 1, 12])
     compact(graph)
-    assert torch.equal(frozen.delta_cost(graph), first)
+    assert torch.equal(frozen.delta_cost(graph), first * graph.alive[:-1])
+    assert frozen.delta_cost(graph)[[0, 1, 12]].tolist() == [0, 0, 0]
     assert not torch.equal(live.delta_cost(graph), first)
     assert frozen.total(graph) == live.total(graph)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_parameters_are_counted_exactly_before_and_after(name: str) -> None:
+    net, x = make(name)
+    graph, cost = ChannelGraph.trace(net, x), Parameters()
+    for removed in ([], [0, 2]):
+        graph.mark_removed(removed)
+        compact(graph)
+        shared = [m for m in net.modules() if isinstance(m, torch.nn.PReLU) and m.num_parameters == 1]
+        assert cost.total(graph) == sum(p.numel() for p in net.parameters()) - len(shared)
+
+
+def test_memory_counts_what_layers_write() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 2, 1))
+    graph = ChannelGraph.trace(net, torch.zeros(1, 3, 10, 10))
+    written = 100 * (8 + 8 + 2)
+    parameters = sum(p.numel() for p in net.parameters())
+    assert Memory().total(graph) == 4 * (written + parameters)
+    assert Memory((20, 10), element_size=2).total(graph) == 2 * (2 * written + parameters)

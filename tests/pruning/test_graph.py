@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Flops, compact
@@ -64,46 +64,28 @@ def test_tracing_changes_nothing(name: str) -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
 
 
-class _Odd(nn.Module):
-    def __init__(self, op: object) -> None:
-        super().__init__()
-        self.conv, self.head, self.op = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 2, 1), op
-        self.scale = nn.Parameter(torch.ones(8, 1, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.op(self, self.conv(x)))  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("op", "word"),
-    [
-        (lambda s, x: nn.functional.pixel_shuffle(nn.functional.pixel_unshuffle(x, 2), 2), "pixel_unshuffle"),
-        (lambda s, x: x.permute(0, 1, 3, 2), "permute"),
-        (lambda s, x: x * s.scale, "a tensor of the module"),
-        (lambda s, x: x[:, :8], "getitem"),
-        (lambda s, x: x.view(2, 8, 6, 6), r"\(batch, -1\)"),
-        (lambda s, x: torch.cat((x, x), 2), "dimension 2"),
-        (lambda s, x: x - x.mean(1, keepdim=True), "mean"),
-        (lambda s, x: x if x.sum() > 0 else -x, "cannot trace"),
-    ],
-)
-def test_unknown_operations_are_refused_by_name(op: object, word: str) -> None:
-    with pytest.raises(PruningError, match=word):
-        ChannelGraph.trace(_Odd(op), torch.randn(2, 3, 8, 8))
-
-
-@pytest.mark.parametrize("module", [nn.GroupNorm(2, 8), nn.ConvTranspose2d(8, 8, 2), nn.ChannelShuffle(2)])
-def test_unknown_modules_are_refused_by_name(module: nn.Module) -> None:
-    net = nn.Sequential(nn.Conv2d(3, 8, 3), module, nn.Conv2d(8, 1, 1))
-    with pytest.raises(PruningError, match=type(module).__name__):
-        ChannelGraph.trace(net, torch.randn(2, 3, 8, 8))
-
-
-def test_shared_parameters_are_refused() -> None:
-    net = nn.Sequential(nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1))
+def test_layers_that_share_a_parameter_keep_their_maps() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1), nn.Conv2d(3, 5, 1), nn.Conv2d(5, 2, 1))
     net[1].weight = net[0].weight
+    graph = ChannelGraph.trace(net, torch.randn(1, 3, 4, 4))
+    assert [str(m) for m in graph.maps if m.prunable] == [f"2[{k}]" for k in range(5)]
+    assert "1.weight and 0.weight share one parameter" in str(graph.kept[0])
     with pytest.raises(PruningError, match=r"1\.weight and 0\.weight share"):
-        ChannelGraph.trace(net, torch.randn(1, 3, 4, 4))
+        ChannelGraph.trace(net, torch.randn(1, 3, 4, 4), unknown="refuse")
+
+
+def test_layers_are_chosen_by_name_prefix_pattern_class_or_predicate() -> None:
+    net, x = make("resnet")
+    graph = ChannelGraph.trace(net, x)
+
+    def names(choice: object) -> list[str]:
+        return [layer.name for layer in graph.select(choice) if layer.makes]  # type: ignore[arg-type]
+
+    assert names("stages.0.conv1") == ["stages.0.conv1"]
+    assert names("stages.1") == ["stages.1.conv1", "stages.1.conv2"]
+    assert names(["stages.*.conv2"]) == [f"stages.{k}.conv2" for k in range(4)]
+    assert names(nn.Linear) == ["head"]
+    assert names(lambda layer: layer.kernel == (1, 1)) == ["stages.2.short.0"]
 
 
 def test_impossible_removals_are_refused() -> None:
@@ -112,7 +94,7 @@ def test_impossible_removals_are_refused() -> None:
     graph.mark_removed([4])
     with pytest.raises(PruningError, match="already removed"):
         graph.mark_removed([4])
-    with pytest.raises(PruningError, match="input or output"):
+    with pytest.raises(PruningError, match="cannot be removed: it is tied to an input or output"):
         graph.mark_removed([len(graph.maps) - 1])
     with pytest.raises(PruningError, match="last of its layer"):
         graph.mark_removed(range(12, 20))
@@ -134,6 +116,13 @@ def test_description_names_layers_widths_readers_and_the_total() -> None:
     graph.mark_removed([0])
     compact(graph)
     text = graph.describe()
-    assert "2      conv  11  8    8" in text
+    assert "2      conv  11  8    8 " in text
     assert "6@0" in text
     assert f"24 maps, 23 prunable, Flops {Flops().total(graph):,}" in text
+
+
+def test_description_has_depthwise_layers_and_costs() -> None:
+    net, x = make("mobile")
+    graph = ChannelGraph.trace(net, x)
+    (line,) = [line for line in graph.describe().splitlines() if line.startswith("depthwise.0")]
+    assert line.split()[:6] == ["depthwise.0", "depthwise", "32", "32", "16", f"{11 * 8 * 32 * (2 * 9 + 1):,}"]

@@ -116,3 +116,21 @@ def test_the_narrowest_width_is_read_where_the_widest_corner_was_not_measured() 
     for inside, out in ((1, 100), (32, 1), (1, 1)):
         milliseconds = table.milliseconds(LayerShape(inside, out, 12, 16, (1, 1), (1, 1)))
         assert 0 < milliseconds < float("inf"), (inside, out)
+
+
+def test_groups_dilation_and_depth_belong_to_a_shape() -> None:
+    net = nn.Sequential(
+        nn.Conv2d(3, 32, 1), nn.Conv2d(32, 32, 3, padding=2, dilation=2, groups=4), nn.Conv2d(32, 64, 3, groups=32),
+        nn.Conv2d(64, 2, 1),
+    )  # fmt: skip
+    seen: list[LayerShape] = []
+    graph = ChannelGraph.trace(net, torch.zeros(1, 3, 8, 8))
+    LatencyTable.measure(graph, (8, 8), lambda shape: seen.append(shape) or 1.0, engine="toy")
+    grouped = [shape for shape in seen if shape.groups == 4]
+    assert LayerShape(32, 32, 8, 8, (3, 3), (1, 1), groups=4, dilation=(2, 2)) in grouped
+    assert all(shape.channels_in % 4 == 0 == shape.channels_out % 4 for shape in grouped)
+    assert LayerShape(32, 64, 6, 6, (3, 3), (1, 1), depthwise=True) in seen
+    video = nn.Sequential(nn.Conv3d(1, 8, 3), nn.Conv3d(8, 2, 1))
+    graph = ChannelGraph.trace(video, torch.zeros(1, 1, 5, 6, 7))
+    LatencyTable.measure(graph, (5, 6, 7), lambda shape: seen.append(shape) or 1.0, engine="toy")
+    assert LayerShape(1, 8, 4, 5, (3, 3, 3), (1, 1, 1), dilation=(1, 1, 1), depth=3) in seen

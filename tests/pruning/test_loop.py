@@ -47,15 +47,17 @@ def test_a_killed_run_goes_on_to_the_same_network(tmp_path: Path, kind: str, kil
     start = torch.get_rng_state()
     whole, pruner, step = workshop(kind)
     torch.set_rng_state(start)
-    expected = run(pruner, step, Until(maps=9), steps=3, maps=2)
+    expected = run(pruner, step, Until(maps_left=9), steps=3, per_round=2)
 
     _, pruner, step = workshop(kind, kill_at)
     torch.set_rng_state(start)
     with pytest.raises(KilledError):
-        run(pruner, step, Until(maps=9), steps=3, maps=2, checkpoint=tmp_path / "run.safetensors", every=2)
+        run(pruner, step, Until(maps_left=9), steps=3, per_round=2, checkpoint=tmp_path / "run.safetensors", every=2)
     net, pruner, step = workshop(kind)
     torch.set_rng_state(start)
-    history = run(pruner, step, Until(maps=9), steps=3, maps=2, checkpoint=tmp_path / "run.safetensors", every=2)
+    history = run(
+        pruner, step, Until(maps_left=9), steps=3, per_round=2, checkpoint=tmp_path / "run.safetensors", every=2
+    )
 
     assert history == expected
     for a, b in zip(net.state_dict().values(), whole.state_dict().values(), strict=True):
@@ -64,9 +66,9 @@ def test_a_killed_run_goes_on_to_the_same_network(tmp_path: Path, kind: str, kil
 
 def test_a_finished_run_is_only_loaded(tmp_path: Path) -> None:
     net, pruner, step = workshop(signal=Random(3), update=False)
-    history = run(pruner, step, Until(maps=15), checkpoint=tmp_path / "run", steps=1)
+    history = run(pruner, step, Until(maps_left=15), checkpoint=tmp_path / "run", steps=1)
     again, other, never = workshop(kill_at=0, signal=Random(3), update=False)
-    assert run(other, never, Until(maps=15), checkpoint=tmp_path / "run", steps=1) == history
+    assert run(other, never, Until(maps_left=15), checkpoint=tmp_path / "run", steps=1) == history
     assert [p.shape for p in again.parameters()] == [p.shape for p in net.parameters()]
 
 
@@ -80,7 +82,7 @@ def test_the_loop_counts_steps_and_records_losses() -> None:
         losses.append(step(number))
         return losses[-1]
 
-    history = run(pruner, counted, Until(maps=15), steps=4, maps=3, on_round=seen.append)
+    history = run(pruner, counted, Until(maps_left=15), steps=4, per_round=3, on_round=seen.append)
     assert history.removals == seen
     assert [removal.step for removal in seen] == [4 * (k + 1) for k in range(len(seen))]
     assert seen[0].loss == pytest.approx(sum(losses[:4]) / 4)
@@ -90,9 +92,9 @@ def test_the_loop_counts_steps_and_records_losses() -> None:
 def test_the_loop_stops_at_a_number_of_maps_a_cost_or_a_loss() -> None:
     _, pruner, step = workshop()
     total, maps = pruner.total_cost, pruner.maps_left
-    run(pruner, step, Until(maps=maps - 7), steps=1, maps=4)
+    run(pruner, step, Until(maps_left=maps - 7), steps=1, per_round=4)
     assert pruner.maps_left == maps - 7
-    run(pruner, step, Until(maps=maps - 9), steps=1, share=0.5)
+    run(pruner, step, Until(maps_left=maps - 9), steps=1, share=0.5)
     assert pruner.maps_left == maps - 9
     run(pruner, step, Until(cost=0.5 * total), steps=1)
     assert pruner.history.removals[-2].cost > 0.5 * total >= pruner.total_cost
@@ -100,7 +102,7 @@ def test_the_loop_stops_at_a_number_of_maps_a_cost_or_a_loss() -> None:
     run(pruner, step, Until(loss=1e-9), steps=1)
     assert pruner.maps_left == left
     with pytest.raises(PruningError, match="no map can be removed"):
-        run(pruner, step, Until(cost=1.0), steps=1, maps=50)
+        run(pruner, step, Until(cost=1.0), steps=1, per_round=50)
     with pytest.raises(PruningError, match="no limit"):
         Until()
 
@@ -111,10 +113,10 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(1)}, tmp_path / "other")
     _, pruner, step = workshop()
     with pytest.raises(PruningError, match="not a pruning checkpoint"):
-        run(pruner, step, Until(maps=1), checkpoint=tmp_path / "other")
+        run(pruner, step, Until(maps_left=1), checkpoint=tmp_path / "other")
     (tmp_path / "cut").write_bytes((tmp_path / "other").read_bytes()[:9])
     with pytest.raises(PruningError, match="not a readable pruning checkpoint"):
-        run(pruner, step, Until(maps=1), checkpoint=tmp_path / "cut")
+        run(pruner, step, Until(maps_left=1), checkpoint=tmp_path / "cut")
     with pytest.raises(PruningError, match="not a pruning history"):
         History.from_json({"maps": 3})
 
@@ -134,14 +136,14 @@ def test_fisher_pruning_hurts_less_than_random_pruning() -> None:
         pruner = Pruner(ChannelGraph.trace(twin, x), signal=signal, objective=NoCost())
         with pruner.observe():
             (twin(x) - goal).square().sum((1, 2, 3)).mean().backward()
-        removed[signal is None] = set(pruner.prune(8).maps)
+        removed[signal is None] = set(pruner.prune(8).indices)
     assert removed[True] == set(range(0, 16, 2))
     assert removed[False] != removed[True]
 
 
 def test_a_run_that_its_loss_ended_ends_there_again(tmp_path: Path) -> None:
     _, pruner, step = workshop()
-    free = run(pruner, step, Until(maps=9), steps=3, maps=2)
+    free = run(pruner, step, Until(maps_left=9), steps=3, per_round=2)
     losses = [removal.loss or 0.0 for removal in free.removals]
     budget = max(losses[:2]) + 1e-6  # ends the run after some rounds
     torch.manual_seed(5)
@@ -149,8 +151,8 @@ def test_a_run_that_its_loss_ended_ends_there_again(tmp_path: Path) -> None:
     for _ in range(2):
         _, pruner, step = workshop()
         torch.manual_seed(5)
-        until = Until(loss=budget, maps=9)
-        histories.append(run(pruner, step, until, steps=3, maps=2, checkpoint=tmp_path / "run.safetensors"))
+        until = Until(loss=budget, maps_left=9)
+        histories.append(run(pruner, step, until, steps=3, per_round=2, checkpoint=tmp_path / "run.safetensors"))
     assert histories[0] == histories[1]
 
 
@@ -173,7 +175,7 @@ def test_a_run_that_only_masks_can_be_resumed(tmp_path: Path) -> None:
                 loss.backward()
             return float(loss.detach())
 
-        run(pruner, step, Until(maps=maps), steps=1, checkpoint=file)
+        run(pruner, step, Until(maps_left=maps), steps=1, checkpoint=file)
         assert pruner.maps_left == maps
         outputs.append(net(x).detach())
     assert torch.equal(outputs[0], outputs[1])

@@ -120,3 +120,31 @@ def test_a_layer_that_does_not_run_is_named() -> None:
     pruner = ParameterPruner(net)
     with pytest.raises(PruningError, match="spare got no gradient"), pruner.observe():
         net["used"](torch.randn(3, 4)).square().mean().backward()
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (nn.Sequential(nn.Conv1d(3, 4, 3, padding=1, groups=1), nn.Flatten(), nn.Linear(24, 2)), (3, 6)),
+        (nn.Sequential(nn.Conv3d(2, 4, 2, dilation=2, groups=2), nn.Flatten(), nn.Linear(32, 2)), (2, 4, 4, 4)),
+    ],
+    ids=["one dimension", "three dimensions"],
+)
+def test_convolutions_of_other_dimensions_are_measured(net: nn.Module, shape: tuple[int, ...]) -> None:
+    net = net.double()
+    x = torch.randn(3, *shape, dtype=torch.float64)
+    pruner = ParameterPruner(net)
+    with pruner.observe():
+        net(x).square().sum(1).mean().backward()
+    expected = torch.zeros_like(pruner.parameters["0.weight"])
+    for image in x:
+        net.zero_grad()
+        net(image[None]).square().sum().backward()
+        weight = pruner.parameters["0.weight"]
+        expected += weight.grad.square() * weight.detach().square() / 6
+    torch.testing.assert_close(pruner.delta_loss()["0.weight"], expected)
+
+
+def test_layers_without_gradients_of_single_images_are_refused_by_name() -> None:
+    with pytest.raises(PruningError, match="0 is a ConvTranspose2d"):
+        ParameterPruner(nn.Sequential(nn.ConvTranspose2d(3, 3, 2)))

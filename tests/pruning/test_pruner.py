@@ -29,7 +29,7 @@ def test_beta_star_picks_what_brute_force_picks(name: str) -> None:
         beta_i = -float(delta_loss[index]) / (flops.total(graph, alive) - total)
         if beta_i < lowest:
             best, lowest = index, beta_i
-    assert pruner.prune(1).maps == (best,)
+    assert pruner.prune(1).indices == (best,)
 
 
 def test_a_fixed_beta_moves_from_the_loss_to_the_cost() -> None:
@@ -48,7 +48,7 @@ def test_costs_are_live_within_a_round() -> None:
     _, pruner, _ = observed("lenet")
     _, twin, _ = observed("lenet")
     delta_loss = pruner.delta_loss()
-    chosen = pruner.prune(30).maps
+    chosen = pruner.prune(30).indices
     alive = twin.graph.alive
     for index in chosen:  # each is the best for the widths that the ones before it left
         scores = BetaStar()(delta_loss, Flops().delta_cost(twin.graph, alive))
@@ -62,7 +62,7 @@ def test_pruning_forgets_signals_and_counts_down() -> None:
     net, pruner, _ = observed("lenet")
     total, images = pruner.total_cost, pruner.statistics.images
     removal = pruner.prune(7)
-    assert (len(removal.maps), removal.left, removal.images) == (7, 573, images)
+    assert (len(removal.indices), removal.left, removal.images) == (7, 573, images)
     assert removal.cost == pruner.total_cost < total
     assert pruner.statistics.images == 0
     with pytest.raises(PruningError, match="no image was observed"):
@@ -90,7 +90,7 @@ def test_kept_layers_keep_their_maps() -> None:
 
 def test_a_share_of_the_remaining_maps_goes() -> None:
     _, pruner, _ = observed("lenet")
-    assert len(pruner.prune(share=0.1).maps) == 57
+    assert len(pruner.prune(share=0.1).indices) == 57
 
 
 def test_a_round_ends_when_the_cost_is_reached() -> None:
@@ -98,7 +98,7 @@ def test_a_round_ends_when_the_cost_is_reached() -> None:
     goal = 0.8 * pruner.total_cost
     removal = pruner.prune(1000, to_cost=goal)
     assert removal.cost <= goal < removal.cost + 70_000
-    assert len(removal.maps) < 570
+    assert len(removal.indices) < 570
 
 
 def test_the_smallest_beta_that_reaches_a_cost_is_found() -> None:
@@ -108,9 +108,9 @@ def test_the_smallest_beta_that_reaches_a_cost_is_found() -> None:
     goal = 0.5 * pruner.total_cost
     removal = pruner.prune_to(Target(cost=goal))
     assert removal.cost <= goal
-    assert removal.beta == max(float(beta_i[k]) for k in removal.maps)
+    assert removal.beta == max(float(beta_i[k]) for k in removal.indices)
     condemned = {k for k in range(570) if float(beta_i[k]) <= removal.beta}
-    assert set(removal.maps) == condemned
+    assert set(removal.indices) == condemned
     alive = torch.ones_like(graph.alive)
     alive[[k for k in condemned if float(beta_i[k]) < removal.beta]] = False
     assert cost.total(graph, alive) > goal
@@ -120,9 +120,9 @@ def test_a_target_may_be_a_number_of_maps() -> None:
     _, pruner, _ = observed("lenet")
     dead = int((pruner.delta_loss()[:570] == 0).sum())  # all go at beta = 0
     assert 0 < dead < 300
-    assert pruner.prune_to(Target(maps=300)).left == 280
+    assert pruner.prune_to(Target(remove=300)).left == 280
     with pytest.raises(PruningError, match="exactly one"):
-        Target(cost=1.0, maps=2)
+        Target(cost=1.0, remove=2)
 
 
 def test_an_unreachable_target_is_refused_before_anything_is_removed() -> None:
@@ -144,7 +144,7 @@ def test_alignment_rounds_widths_down_and_spares_narrow_layers() -> None:
     assert after[:-1] == [w - w % 8 if w > 8 else w for w in before[:-1]]
     assert before != after
     for layer in pruner.graph.readers[:-1]:
-        gone = [k for k in removal.maps if str(pruner.graph.maps[k]).startswith(f"{layer.name}[")]
+        gone = [k for k in removal.indices if str(pruner.graph.maps[k]).startswith(f"{layer.name}[")]
         assert all(scores[k] <= scores[layer.outputs].min() for k in gone)
     assert net(x).shape[1] == 1
 

@@ -64,18 +64,32 @@ class Normed(Net):
 @pytest.mark.parametrize(
     ("net", "message"),
     [
-        (InPieces(), "chunk.*no single tensor"),
-        (Recurrent(), r"LSTM \(lstm\)"),
-        (Joined(), "split.*no single tensor"),
-        (ByName(), r"Conv2d \(last\).*by position"),
-        (Bounded(), "clamp.*a tensor of the module"),
-        (Normed(), r"Conv2d \(first\).*weight is computed"),
+        (Recurrent(), "lstm is an operation that pruning does not know"),
+        (Joined(), "split has the number 3 written down"),
+        (Normed(), "ParametrizedConv2d first has a computed weight"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
-def test_what_pruning_would_break_is_refused_by_name(net: nn.Module, message: str) -> None:
+def test_what_pruning_would_break_stays_or_is_refused_by_name(net: nn.Module, message: str) -> None:
+    graph = ChannelGraph.trace(net, X)
+    assert not graph.prunable.any()
+    assert any(message in kept.reason for kept in graph.kept)
     with pytest.raises(PruningError, match=message):
-        ChannelGraph.trace(net, X)
+        ChannelGraph.trace(net, X, unknown="refuse")
+
+
+@pytest.mark.parametrize("net", [ByName(), Bounded()], ids=lambda net: type(net).__name__)
+def test_what_was_refused_once_is_followed(net: nn.Module) -> None:
+    assert len(prunable(net)) == 6
+
+
+def test_outputs_in_pieces_stay() -> None:
+    assert prunable(InPieces()) == [f"first[{k}]" for k in range(6)]
+
+
+def test_another_word_for_unknown_operations_is_refused() -> None:
+    with pytest.raises(PruningError, match="give 'keep' or 'refuse'"):
+        ChannelGraph.trace(ByName(), X, unknown="skip")  # type: ignore[arg-type]
 
 
 class Counted(Net):

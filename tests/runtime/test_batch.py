@@ -24,7 +24,7 @@ from fastgaze.runtime.batch import BatchOptions, run
 from fastgaze.runtime.batch.job import Shard, find_images, open_job
 from fastgaze.runtime.batch.local import _CRASH, _KILL, _Pool
 from fastgaze.runtime.batch.store import Folder, legible
-from fastgaze.runtime.batch.work import DIED, Worker, WorkerSetup
+from fastgaze.runtime.batch.work import DIED, ShardWorker, WorkerSetup
 from fastgaze.runtime.card import WorkingSize, parse_card, with_card
 from fastgaze.runtime.predictor import load
 from tests.small_models import bright_model
@@ -69,8 +69,8 @@ def _rows(output: str | Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["path"])
 
 
-def _work(model: str, output: Path, options: BatchOptions) -> Worker:
-    return Worker(WorkerSetup(str(output), Path(model).read_bytes(), options))
+def _work(model: str, output: Path, options: BatchOptions) -> ShardWorker:
+    return ShardWorker(WorkerSetup(str(output), Path(model).read_bytes(), options))
 
 
 def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Path, model: str, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Pa
     assert len(row["log_density"]) == 12 * 16
     assert abs(np.exp(np.array(row["log_density"], np.float64)).sum() - 1) < 1e-3
     assert [crop["ratio"] for crop in row["crops"]] == ["1:1", "4:3"]
-    assert row["crops"][0]["windows"][0]["confidence"] > 0
+    assert row["crops"][0]["windows"][0]["gain"] >= 0
 
 
 def test_a_row_says_what_the_library_says(images: Path, model: str, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
             _picture(index).save(file, "PNG")
     found = find_images("memory://photos")
     assert found == [f"memory:///photos/{index}.png" for index in range(3)]
-    worker = Worker(WorkerSetup("memory://rows", Path(model).read_bytes(), BatchOptions()))
+    worker = ShardWorker(WorkerSetup("memory://rows", Path(model).read_bytes(), BatchOptions()))
     done = worker(Shard("part-0.parquet", (*found, "memory:///photos/none.png")))
     assert (done.images, done.errors) == (4, 1)
     rows = pq.read_table(memory.open("/rows/part-0.parquet", "rb")).to_pylist()

@@ -1,4 +1,4 @@
-"""Crops keep what is looked at, cut where nobody looks, and say how sure they are."""
+"""Crops keep what is looked at, cut where nobody looks, leave heads whole, and say what they gain."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.runtime.crop import MOST_OVERLAP, Integral, find_crops, parse_ratio
+from fastgaze.runtime.crop import MOST_OVERLAP, Crop, Integral, crop_around, find_crops, parse_ratio
 
 
 def blobs(size: tuple[int, int], *places: tuple[float, float, float, float]) -> np.ndarray:
@@ -14,6 +14,10 @@ def blobs(size: tuple[int, int], *places: tuple[float, float, float, float]) -> 
     y, x = np.mgrid[0 : size[0], 0 : size[1]] + 0.5
     total = sum(w * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * s**2)) / s**2 for cx, cy, s, w in places)
     return (total / np.sum(total)).astype(np.float32)
+
+
+def best(density: np.ndarray, ratio: str, heads: np.ndarray | None = None) -> Crop:
+    return find_crops(Integral(density), ratio, heads=heads)[0]
 
 
 def overlap(a: tuple[int, ...], b: tuple[int, ...]) -> float:
@@ -24,12 +28,12 @@ def overlap(a: tuple[int, ...], b: tuple[int, ...]) -> float:
 
 
 def test_the_window_goes_where_people_look() -> None:
-    crop = find_crops(blobs((300, 600), (480, 150, 20, 1)), "1:1")[0]
+    crop = best(blobs((300, 600), (480, 150, 20, 1)), "1:1")
     assert (crop.box[1], crop.box[3]) == (0, 300)
     assert crop.box[0] <= 420
     assert crop.box[2] >= 540
     assert crop.mass > 0.99
-    assert crop.confidence > 0.99
+    assert crop.gain > 0.85
     assert crop.focal_point == pytest.approx((480, 150), abs=3)
 
 
@@ -37,7 +41,7 @@ def test_mass_counts_and_not_the_highest_point() -> None:
     # A sharp spot with a fifth of the attention at the left, a broad region with the rest at the right.
     density = blobs((200, 800), (60, 100, 3, 0.2), (650, 100, 60, 0.8))
     assert density.argmax() % 800 < 100
-    crop = find_crops(density, "1:1")[0]
+    crop = best(density, "1:1")
     assert crop.box[0] > 450
     assert crop.mass > 0.7
 
@@ -45,29 +49,83 @@ def test_mass_counts_and_not_the_highest_point() -> None:
 def test_an_edge_does_not_cut_through_a_head_when_it_can_pass_beside_it() -> None:
     # A body to keep, and a head that only fits in half: better to leave it out or to take it in than to halve it.
     density = blobs((200, 400), (150, 100, 25, 0.8), (300, 100, 8, 0.2))
-    left, _, right, _ = find_crops(density, "1:1")[0].box
+    left, _, right, _ = best(density, "1:1").box
     assert not any(abs(edge - 300) < 12 for edge in (left, right))
 
 
-def test_an_even_map_gives_the_middle_and_no_confidence() -> None:
-    crop = find_crops(np.full((300, 600), 1 / 180_000, np.float32), "1:1")[0]
+def head(size: tuple[int, int], top: int, bottom: int, left: int, right: int) -> np.ndarray:
+    heads = np.zeros(size, np.float32)
+    heads[top:bottom, left:right] = 1
+    return heads
+
+
+def test_of_windows_with_nearly_the_same_attention_the_one_that_leaves_the_head_whole_is_chosen() -> None:
+    # A face at a third of the height, and as much to look at near the bottom: attention alone starts below the crown.
+    density = blobs((300, 400), (200, 90, 12, 0.7), (200, 215, 12, 0.3))
+    heads = head((24, 32), 2, 9, 13, 19)
+    assert best(density, "2:1").box[1] > 35
+    crop = best(density, "2:1", heads)
+    assert crop.box[1] <= 2 * 300 / 24
+    assert crop.mass > best(density, "2:1").mass - 0.2
+
+
+def test_a_head_that_costs_too_much_attention_is_cut() -> None:
+    density = blobs((300, 400), (200, 240, 12, 1))
+    crop = best(density, "3:1", head((24, 32), 2, 20, 4, 8))
+    assert crop.mass > 0.95
+
+
+def test_edges_beside_a_head_do_not_count_as_cuts() -> None:
+    density = blobs((300, 600), (300, 150, 60, 1))
+    beside = head((24, 48), 4, 12, 2, 6)
+    assert best(density, "1:1", beside).box == best(density, "1:1").box
+
+
+def test_object_position_shows_the_same_window() -> None:
+    crop = best(blobs((300, 600), (560, 150, 20, 1)), "1:1")
+    assert crop.object_position is not None
+    x, y = crop.object_position
+    assert crop.box[0] == pytest.approx(x / 100 * (600 - 300), abs=0.5)
+    assert y == 50
+    assert crop.to_json()["object_position"] == f"{x:.2f}% 50.00%"
+    smaller = find_crops(Integral(blobs((300, 600), (60, 60, 5, 1))), "1:1", 2, scales=(1, 0.5))[1]
+    assert smaller.object_position is None
+
+
+@pytest.mark.parametrize(("focus", "box"), [((300, 150), (150, 0, 450, 300)), ((590, 0), (300, 0, 600, 300))])
+def test_a_focus_is_as_near_to_the_middle_as_the_picture_allows(
+    focus: tuple[float, float], box: tuple[int, ...]
+) -> None:
+    crop = crop_around(Integral(blobs((300, 600), (60, 60, 30, 1))), "1:1", focus)
+    assert crop.box == box
+    assert crop.focal_point == focus
+
+
+def test_a_focus_outside_the_picture_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="600x300"):
+        crop_around(Integral(blobs((300, 600), (60, 60, 30, 1))), "1:1", (601, 20))
+
+
+def test_an_even_map_gives_the_middle_and_gains_nothing() -> None:
+    crop = best(np.full((300, 600), 1 / 180_000, np.float32), "1:1")
     assert crop.box == (150, 0, 450, 300)
-    assert crop.confidence == pytest.approx(0, abs=1e-3)
+    assert crop.gain == pytest.approx(0, abs=1e-6)
 
 
-def test_two_equal_subjects_far_apart_give_half_the_mass_little_confidence_and_both_as_candidates() -> None:
+def test_two_equal_subjects_far_apart_give_half_the_mass_and_both_as_candidates() -> None:
     density = blobs((100, 1000), (100, 50, 15, 1), (900, 50, 15, 1))
-    first, second = find_crops(density, "1:1", n=2)
+    first, second = find_crops(Integral(density), "1:1", n=2)
     assert first.mass == pytest.approx(0.5, abs=0.02)
-    assert first.confidence < 0.5
+    assert first.gain == pytest.approx(first.mass, abs=0.01)
     assert {first.box[0] > 500, second.box[0] > 500} == {True, False}
 
 
-def test_the_whole_picture_keeps_everything_for_sure() -> None:
-    crop = find_crops(blobs((90, 160), (20, 20, 10, 1)), "16:9")[0]
+def test_the_whole_picture_keeps_everything_and_gains_nothing() -> None:
+    crop = best(blobs((90, 160), (20, 20, 10, 1)), "16:9")
     assert crop.box == (0, 0, 160, 90)
     assert crop.mass == pytest.approx(1)
-    assert crop.confidence == 1
+    assert crop.gain == 0
+    assert crop.object_position == (50, 50)
 
 
 @settings(max_examples=40, deadline=None)
@@ -75,7 +133,7 @@ def test_the_whole_picture_keeps_everything_for_sure() -> None:
 def test_windows_are_inside_distinct_and_of_the_ratio(height: int, width: int, ratio: float, n: int, seed: int) -> None:
     density = np.random.default_rng(seed).random((height, width), dtype=np.float32) ** 4
     density /= density.sum()
-    crops = find_crops(density, ratio, n)
+    crops = find_crops(Integral(density), ratio, n)
     assert 1 <= len(crops) <= n
     for index, crop in enumerate(crops):
         left, top, right, bottom = crop.box
@@ -84,7 +142,7 @@ def test_windows_are_inside_distinct_and_of_the_ratio(height: int, width: int, r
         if min(right - left, bottom - top) > 1:  # a window has at least one pixel, whatever the ratio
             assert right - left == pytest.approx(ratio * (bottom - top), abs=0.5 + 0.5 * ratio)
         assert crop.mass == pytest.approx(float(density[top:bottom, left:right].sum()), abs=1e-5)
-        assert 0 <= crop.confidence <= 1
+        assert crop.mass - 1 <= crop.gain <= crop.mass
         assert left <= crop.focal_point[0] <= right
         assert top <= crop.focal_point[1] <= bottom
         assert all(overlap(crop.box, other.box) <= MOST_OVERLAP for other in crops[:index])
@@ -114,7 +172,7 @@ def test_silly_counts_and_scales_are_refused() -> None:
     density = np.full((4, 4), 1 / 16, np.float32)
     for n in (0, 65):
         with pytest.raises(ArgumentError, match="between 1"):
-            find_crops(density, 1, n)
+            find_crops(Integral(density), 1, n)
     for scales in ((), (0,), (1.5,)):
         with pytest.raises(ArgumentError, match="scales"):
-            find_crops(density, 1, 1, scales)
+            find_crops(Integral(density), 1, 1, scales)

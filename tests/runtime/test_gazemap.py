@@ -11,9 +11,11 @@ from PIL import Image
 
 import fastgaze.app
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.runtime import colours
-from fastgaze.runtime.crop import find_crops
+from fastgaze.runtime.crop import Integral, find_crops
 from fastgaze.runtime.gazemap import DISPLAY, GRID, GazeMap
+from fastgaze.runtime.headroom import head_map
 from fastgaze.runtime.peaks import find_peaks
 from fastgaze.runtime.predictor import Predictor, load
 
@@ -161,11 +163,15 @@ def test_a_log_density_that_is_none_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def seen() -> GazeMap:
+def large() -> Picture:
     """A photograph six times as large as its grid."""
     examples = Path(fastgaze.app.__file__).parent / "server" / "examples"
     with Image.open(examples / "coffee.jpg") as photo:
-        large = photo.resize((6 * photo.width, 6 * photo.height), Image.Resampling.BICUBIC)
+        return open_picture(photo.resize((6 * photo.width, 6 * photo.height), Image.Resampling.BICUBIC))
+
+
+@pytest.fixture(scope="module")
+def seen(large: Picture) -> GazeMap:
     return load("fastgaze-s", threads=1).predict(large)
 
 
@@ -183,9 +189,12 @@ def test_all_positions_are_in_pixels_of_the_picture_whatever_the_size_of_the_map
 
 
 @pytest.mark.parametrize("ratio", ["16:9", "1:1", "2:1", "9:16"])
-def test_windows_on_the_grid_are_those_of_the_full_map_within_one_cell(seen: GazeMap, ratio: str) -> None:
+def test_windows_on_the_grid_are_those_of_the_full_map_within_one_cell(
+    seen: GazeMap, large: Picture, ratio: str
+) -> None:
     cell = max(seen.picture_size) / GRID
-    on_grid, in_full = seen.crop(ratio)[0], find_crops(seen.density, ratio)[0]
+    on_grid = seen.crop(ratio)[0]
+    in_full = find_crops(Integral(seen.density), ratio, heads=head_map(large))[0]
     assert np.abs(np.array(on_grid.box) - in_full.box).max() <= cell
     assert np.abs(np.array(on_grid.focal_point) - in_full.focal_point).max() <= cell
     assert on_grid.mass == pytest.approx(in_full.mass, abs=2e-3)

@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 from PIL import Image, ImageDraw
 
+from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
-from fastgaze.core.pictures import cut, encode, open_picture
+from fastgaze.core.pictures import cut, open_picture
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.predictor import Predictor

@@ -6,7 +6,7 @@ A message says what was given, what is valid and what to do, in one line.
     ├── ArgumentError      a value outside what a function or a command accepts
     ├── DataError          a data set, a fixation file or an image set that cannot be used
     ├── ImageError         one picture that cannot be decoded
-    │   └── ImageTooLargeError  one picture with more pixels than are allowed
+    │   └── ImageTooLargeError  one picture with more pixels or scans than are allowed
     ├── ModelError         a spec, a checkpoint or a model file that cannot be used
     │   └── BackboneError  pretrained weights that are missing, damaged or of another shape
     ├── PruningError       a network or a request that pruning refuses

@@ -16,10 +16,10 @@ import io
 import os
 import stat
 import struct
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import RLock
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -49,7 +49,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 Content: TypeAlias = bytes | bytearray | memoryview
 
-_PNG_SIGNATURE, _PNG_RGB, _PNG_UP = b"\x89PNG\r\n\x1a\n", 2, 2
+_HUSH = RLock()
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -67,6 +67,7 @@ class Picture:
 
     size: (height, width) as a viewer sees it, upright.
     format: Pillow's name of the file's format; None for an array and for a PIL image that was made in memory.
+    orientation: as EXIF has it, 1 to 8: how the stored pixels are turned. label: names the picture in errors.
     slow: whether its decoder is written in Python, which takes minutes for a large file.
     """
 
@@ -78,11 +79,11 @@ class Picture:
         orientation: int = 1,
         header: Image.Image | None = None,
     ) -> None:
-        """header: the picture as Pillow has it, perhaps not decoded yet. label: names the picture in errors."""
+        """header: the picture as Pillow has it, perhaps not decoded yet."""
         self.size = size
         self.format = None if header is None else header.format
         self.slow = any(tile[0] in Image.DECODERS for tile in getattr(header, "tile", ()))
-        self._source, self._label, self._orientation = source, label, orientation
+        self.label, self.orientation, self._source = label, orientation, source
         # The encoded file is released once it has been decoded; list.pop is safe between threads.
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
@@ -93,7 +94,7 @@ class Picture:
 
     def cost(self, at_least: Size) -> DecodingCost:
         """What decoding to ``at_least`` (height, width) takes; nothing for what is decoded already."""
-        stored = at_least if self._orientation < 5 else (at_least[1], at_least[0])
+        stored = at_least if self.orientation < 5 else (at_least[1], at_least[0])
         return decoding_cost(self._unread[0], stored) if self._unread else DecodingCost(0, 0.0)
 
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
@@ -117,35 +118,40 @@ class Picture:
         return (image.height, image.width) == self.size or (image.height >= height and image.width >= width)
 
     def _decode(self, at_least: Size | None) -> Image.Image:
-        image = self._unread.pop() if self._unread else self._open_again()
+        image = self._unread.pop() if self._unread else self.stored()
         try:
-            return self._upright(image, at_least)
+            with _hushed() if image.format == "TIFF" else nullcontext():
+                return self._upright(image, at_least)
         except MemoryError as error:
-            message = f"{self._label}: not enough memory for {format_size(self.size)} pixels"
+            message = f"{self.label}: not enough memory for {format_size(self.size)} pixels"
             raise ImageError(message) from error
         except Exception as error:  # a decoder meets hostile bytes here, and Pillow's raise all kinds of errors
-            raise ImageError(f"{self._label}: cannot decode the picture ({_reason(error)})") from error
+            raise ImageError(f"{self.label}: cannot decode the picture ({_reason(error)})") from error
 
     def _upright(self, image: Image.Image, at_least: Size | None) -> Image.Image:
         if at_least is None:
             image.load()
             image = _to_rgb(image)
         else:
-            stored = at_least if self._orientation >= 5 else (at_least[1], at_least[0])
+            stored = at_least if self.orientation >= 5 else (at_least[1], at_least[0])
             image.draft(None, stored)
             image.load()
             # Before the conversion where the mode allows it, to save memory, else after it.
             image = _reduced(_to_rgb(_reduced(image, stored)), stored)
-        step = _TRANSPOSE.get(self._orientation)
+        step = _TRANSPOSE.get(self.orientation)
         return image if step is None else image.transpose(step)
 
-    def _open_again(self) -> Image.Image:
+    def stored(self) -> Image.Image:
+        """The picture as Pillow has it, with its own mode, frames and metadata, not turned: a file is opened anew.
+
+        An image that lives in memory is given as it is and must not be changed.
+        """
         if isinstance(self._source, np.ndarray):
             return _to_image(self._source)
         if isinstance(self._source, Image.Image):
             return self._source
         content = _read(self._source) if isinstance(self._source, Path) else self._source
-        with _refusing(self._label):
+        with _refusing(self.label):
             return _identify(io.BytesIO(content))
 
 
@@ -377,39 +383,19 @@ def _over_white(image: Image.Image) -> Image.Image:
     return white
 
 
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """libtiff writes what it thinks of a file to the process's stderr, past Python; what matters is raised as well."""
+    with _HUSH:
+        kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nothing, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nothing)
+
+
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def encode(image: Image.Image, suffix: str, quality: int = 90) -> bytes:
-    """An 8-bit image as a file of the kind that ``suffix`` names. In memory: Pillow does not notice a full disk."""
-    if suffix.lower() == ".png":
-        return encode_png(image)
-    buffer = io.BytesIO()
-    Image.init()
-    image.save(buffer, Image.EXTENSION[suffix.lower()], quality=quality)
-    return buffer.getvalue()
-
-
-def encode_png(image: Image.Image) -> bytes:
-    """An 8-bit RGB image as a PNG file: a third of Pillow's time at its fastest, for a sixth more bytes.
-
-    Pillow tries five filters on every row. Here every row is the difference to the one above, which suits photographs,
-    and only runs of equal bytes are looked for.
-    """
-    height, width = image.height, image.width
-    pixels = np.asarray(image).reshape(height, 3 * width)
-    rows = np.empty((height, 1 + 3 * width), np.uint8)
-    rows[:, 0] = _PNG_UP
-    rows[0, 1:] = pixels[0]
-    np.subtract(pixels[1:], pixels[:-1], out=rows[1:, 1:])
-    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, zlib.Z_RLE)
-    header = struct.pack(">IIBBBBB", width, height, 8, _PNG_RGB, 0, 0, 0)
-    chunks = (b"IHDR", header), (b"IDAT", deflate.compress(rows.data) + deflate.flush()), (b"IEND", b"")
-    return _PNG_SIGNATURE + b"".join(_png_chunk(name, content) for name, content in chunks)
-
-
-def _png_chunk(name: bytes, content: bytes) -> bytes:
-    return b"".join(
-        [struct.pack(">I", len(content)), name, content, struct.pack(">I", zlib.crc32(content, zlib.crc32(name)))]
-    )

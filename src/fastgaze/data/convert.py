@@ -6,9 +6,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.files import replacing, write_whole
-from fastgaze.core.pictures import encode, read_pixels, read_size
+from fastgaze.core.pictures import read_pixels, read_size
 from fastgaze.core.sizes import shrunk
 from fastgaze.data.fixations import FixationSet, file_name
 from fastgaze.data.formats import folder, hdf5, npz

@@ -12,7 +12,8 @@ from fastgaze.core.errors import ArgumentError, ModelError, require
 from fastgaze.core.sizes import Size, format_size
 from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD
-from fastgaze.runtime.predictor import Predictor, load, prepare
+from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.resize import prepare
 
 _MEAN, _SPREAD = np.array(IMAGENET_MEAN, np.float32), np.array(IMAGENET_STD, np.float32)
 _SUFFIXES = (".safetensors", ".onnx", ".vxm")

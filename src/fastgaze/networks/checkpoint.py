@@ -192,8 +192,8 @@ def _first_difference(expected: dict[str, tuple[int, ...]], found: dict[str, tup
 
 def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
     """The record of a checkpoint in the older format, from the keys that its stage wrote."""
-    fit, mixture = values.get("fit", {}), values.get("mixture", {})
-    settings = fit.get("settings", {})
+    fit, mixture, prune = (values.get(key, {}) for key in ("fit", "mixture", "prune"))
+    settings = fit.get("settings") or prune.get("settings", {})
     start = values.get("start") or values.get("grown_from")
     data = values.get("data") or ()
     record = TrainingRecord(
@@ -203,9 +203,9 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
         data=(data,) if isinstance(data, str) else tuple(data),
         teachers=_untyped_teachers(mixture),
         backbone=_untyped_backbone(values),
-        pruning=_untyped_pruning(values.get("prune", {})),
+        pruning=_untyped_pruning(prune),
         precision=settings.get("precision", "bf16"),
-        steps=fit.get("best_step") or values.get("prune", {}).get("step", 0),
+        steps=fit.get("best_step") or prune.get("step", 0),
         seed=settings.get("seed", 0),
         loss=fit.get("best_loss"),
         details={key: value for key, value in values.items() if key not in ("data", "start", "grown_from")},

@@ -79,11 +79,12 @@ def _convolution(shape: LayerShape) -> bytes:
     """An ONNX file with one convolution of ``shape`` and a ReLU."""
     onnx = require("onnx", "train")
     helper, numpy_helper, float32 = onnx.helper, onnx.numpy_helper, onnx.TensorProto.FLOAT
-    groups = shape.channels_out if shape.depthwise else 1
+    groups = shape.channels_in if shape.depthwise else shape.groups
     weight = np.full((shape.channels_out, shape.channels_in // groups, *shape.kernel), 0.01, np.float32)
-    padding = [k // 2 for k in shape.kernel] * 2
+    padding = [d * (k // 2) for k, d in zip(shape.kernel, shape.dilation, strict=True)] * 2
+    options = {"strides": list(shape.stride), "pads": padding, "group": groups, "dilations": list(shape.dilation)}
     nodes = [
-        helper.make_node("Conv", ["x", "w"], ["y"], strides=list(shape.stride), pads=padding, group=groups),
+        helper.make_node("Conv", ["x", "w"], ["y"], **options),
         helper.make_node("Relu", ["y"], ["z"]),
     ]
     graph = helper.make_graph(

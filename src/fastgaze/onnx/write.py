@@ -28,7 +28,8 @@ from fastgaze.networks import GazeModel, TrainingRecord
 from fastgaze.onnx.layers import graph_layers
 from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
-from fastgaze.runtime.predictor import Predictor, prepare
+from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.resize import prepare
 
 if TYPE_CHECKING:
     from onnx import ModelProto

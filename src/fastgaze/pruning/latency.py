@@ -11,6 +11,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,36 @@ from torch import Tensor
 
 from fastgaze.core.errors import PruningError
 from fastgaze.core.files import replacing
-from fastgaze.pruning.graph import ChannelGraph, Layer
+from fastgaze.pruning.graph import ChannelGraph
+from fastgaze.pruning.layers import Layer
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """One layer to measure. ``height`` and ``width`` are its output size; a linear layer has 1, 1 and kernel (1, 1)."""
+    """One layer to measure.
+
+    channels_in    all input channels, those of all groups together
+    height, width  of its output; a linear layer has 1 (or its tokens) and 1, a layer over time its length and 1
+    kernel, stride, dilation  two numbers, three if there is a ``depth``
+    groups         of a convolution; a depthwise one has as many as channels, and says ``depthwise`` instead
+    depth          of the output of a three-dimensional layer, else 0
+    """
 
     channels_in: int
     channels_out: int
     height: int
     width: int
-    kernel: tuple[int, int] = (1, 1)
-    stride: tuple[int, int] = (1, 1)
+    kernel: tuple[int, ...] = (1, 1)
+    stride: tuple[int, ...] = (1, 1)
     depthwise: bool = False
+    groups: int = 1
+    dilation: tuple[int, ...] = (1, 1)
+    depth: int = 0
+    transposed: bool = False
 
 
-Place = tuple[int, int, tuple[int, int], tuple[int, int], bool]  # a LayerShape without its channels
+# A LayerShape without its channels.
+Place = tuple[int, int, tuple[int, ...], tuple[int, ...], bool, int, tuple[int, ...], int, bool]
 
 
 def stair_widths(width: int, step: int = 16) -> list[int]:
@@ -71,10 +85,11 @@ class LatencyTable:
         """Measure every layer of ``graph`` for inputs of ``size`` (height, width), at all pairs of stair widths."""
         points: dict[LayerShape, float] = {}
         for layer, shape in _shapes(graph, size):
-            ins = [shape.channels_in] if not graph.reads_prunable(layer) else widths(shape.channels_in, step)
-            for inside in [0] if shape.depthwise else ins:
-                for out in widths(shape.channels_out, step):
-                    wanted = LayerShape(inside or out, out, *_place(shape))
+            reads = graph.reads_prunable(layer)
+            ins = widths(shape.channels_in, step) if reads else [shape.channels_in]
+            for out in _in_groups(widths(shape.channels_out, step), shape):
+                for inside in [_filtered(shape, out)] if shape.depthwise else _in_groups(ins, shape):
+                    wanted = LayerShape(inside, out, *_place(shape))
                     if wanted not in points:
                         points[wanted] = float(measure(wanted))
         return LatencyTable(engine, points)
@@ -86,17 +101,17 @@ class LatencyTable:
             raise PruningError(f"no measurement for {shape}; the table of {self.engine} is of another network or size")
         return grid.read(shape.channels_in, shape.channels_out)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write JSON."""
         rows = [{**asdict(shape), "ms": value} for shape, value in self.points.items()]
-        with replacing(path) as part:
+        with replacing(Path(path)) as part:
             part.write_text(json.dumps({"engine": self.engine, "points": rows}, indent=1))
 
     @staticmethod
-    def load(path: Path) -> LatencyTable:
+    def load(path: str | PathLike[str]) -> LatencyTable:
         """Read what :meth:`save` wrote."""
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(Path(path).read_text())
             return LatencyTable(content["engine"], dict(_point(row) for row in content["points"]))
         except (ValueError, KeyError, TypeError) as error:
             raise PruningError(
@@ -105,28 +120,45 @@ class LatencyTable:
 
 
 def _point(row: dict[str, Any]) -> tuple[LayerShape, float]:
-    values = {**row, "kernel": tuple(row["kernel"]), "stride": tuple(row["stride"])}
-    milliseconds = values.pop("ms")
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    milliseconds = float(values.pop("ms"))
     return LayerShape(**values), milliseconds
 
 
 def _place(shape: LayerShape) -> Place:
-    return shape.height, shape.width, shape.kernel, shape.stride, shape.depthwise
+    kind = (shape.depthwise, shape.groups, shape.dilation, shape.depth, shape.transposed)
+    return shape.height, shape.width, shape.kernel, shape.stride, *kind
+
+
+def _in_groups(widths: list[int], shape: LayerShape) -> list[int]:
+    """Widths that the groups of a layer can have."""
+    return sorted({max(shape.groups, width - width % shape.groups) for width in widths})
+
+
+def _filtered(shape: LayerShape, out: int) -> int:
+    """Input channels of a depthwise layer with ``out`` output channels."""
+    return max(1, out * shape.channels_in // shape.channels_out)
 
 
 def _shapes(graph: ChannelGraph, size: Sequence[int] | None) -> list[tuple[Layer, LayerShape]]:
-    """Every layer that costs something, once for each call, at present widths."""
+    """Every layer that an engine spends time on, once for each call, at present widths."""
     found, shapes = [], graph.shapes(size)
     for layer in graph.layers:
-        if layer.kind in ("norm", "prelu"):
-            continue
-        for spatial in shapes[layer.name]:
-            height, width = (*spatial, 1, 1)[:2]
-            inside = len(layer.outputs) if layer.kind == "depthwise" else len(layer.inputs) // layer.groups
-            kernel, stride = ((*layer.kernel, 1, 1)[:2], (*layer.stride, 1, 1)[:2])
-            place = (height, width, (kernel[0], kernel[1]), (stride[0], stride[1]), layer.kind == "depthwise")
-            found.append((layer, LayerShape(inside, len(layer.outputs), *place)))
+        if layer.engine:
+            found += [(layer, _shape(layer, spatial)) for spatial in shapes[layer.name]]
     return found
+
+
+def _shape(layer: Layer, spatial: tuple[int, ...]) -> LayerShape:
+    depth = spatial[0] if len(spatial) == 3 else 0
+    height, width = (*(spatial[1:] if depth else spatial), 1, 1)[:2]
+    kernel, stride, dilation = (
+        (*numbers, 1, 1)[: 3 if depth else 2] for numbers in (layer.kernel, layer.stride, layer.dilation)
+    )
+    depthwise, groups = layer.own == 1, layer.groups
+    inside = groups if depthwise else len(layer.inputs)
+    place = (height, width, kernel, stride, depthwise, 1 if depthwise else groups, dilation, depth)
+    return LayerShape(inside, len(layer.outputs), *place, transposed=layer.transposed)
 
 
 class _Grid:
@@ -180,8 +212,8 @@ class Latency:
 
     def __init__(self, table: LatencyTable, size: Sequence[int], *, ahead: int = 16) -> None:
         self.table, self.size, self.ahead = table, tuple(size), ahead
-        self._of: ChannelGraph | None = None
-        self._places: list[list[Place]] = []
+        self._of: tuple[ChannelGraph, int] | None = None
+        self._shapes: list[list[LayerShape]] = []
         self._cache: dict[tuple[int, int, int], float] = {}
 
     def total(self, graph: ChannelGraph, alive: Tensor | None = None) -> float:
@@ -191,7 +223,7 @@ class Latency:
         return sum(self._layer(k, out[k], inside[k]) for k in range(len(graph.layers)))
 
     def delta_cost(self, graph: ChannelGraph, alive: Tensor | None = None) -> Tensor:
-        """float64 (maps,): milliseconds a map that going on from here saves, negative; 0 for removed maps."""
+        """float64 (maps,): milliseconds per map that going on from here saves, negative; 0 for removed maps."""
         self._bind(graph)
         alive = graph.alive if alive is None else alive
         at = graph.incidence
@@ -216,14 +248,15 @@ class Latency:
     def _layer(self, number: int, out: int, inside: int) -> float:
         key = (number, out, inside)
         if key not in self._cache:
-            shapes = (LayerShape(inside or out, out, *place) for place in self._places[number])
+            at = self._shapes[number]
+            shapes = (LayerShape(_filtered(s, out) if s.depthwise else inside * s.groups, out, *_place(s)) for s in at)
             self._cache[key] = sum(self.table.milliseconds(shape) for shape in shapes)
         return self._cache[key]
 
     def _bind(self, graph: ChannelGraph) -> None:
-        if self._of is graph:
+        if self._of == (graph, graph.version):
             return
-        places: dict[str, list[Place]] = {layer.name: [] for layer in graph.layers}
+        shapes: dict[str, list[LayerShape]] = {layer.name: [] for layer in graph.layers}
         for layer, shape in _shapes(graph, self.size):
-            places[layer.name].append(_place(shape))
-        self._places, self._cache, self._of = list(places.values()), {}, graph
+            shapes[layer.name].append(shape)
+        self._shapes, self._cache, self._of = list(shapes.values()), {}, (graph, graph.version)

@@ -63,16 +63,19 @@ class BetaStar:
 class Target:
     """The smallest beta at which removing every map with delta_loss + beta * delta_cost <= 0 reaches a target.
 
-    cost  total cost to reach, in the cost's own unit; or
-    maps  number of maps to remove
+    cost    total cost to reach, in the cost's own unit; or
+    share   the same as a share of the cost at the start: 0.5 for half the FLOPs; or
+    remove  number of maps to remove
     """
 
     cost: float | None = None
-    maps: int | None = None
+    remove: int | None = None
+    share: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.cost is None) == (self.maps is None):
-            raise PruningError(f"Target(cost={self.cost}, maps={self.maps}) needs exactly one of cost and maps")
+        if sum(value is not None for value in (self.cost, self.remove, self.share)) != 1:
+            given = f"Target(cost={self.cost}, remove={self.remove}, share={self.share})"
+            raise PruningError(f"{given} needs exactly one of cost, remove and share")
 
 
 def select(
@@ -83,35 +86,65 @@ def select(
     count: int,
     allowed: Tensor,
     done: Callable[[Tensor], bool] = lambda _alive: False,
+    step: int = 1,
 ) -> list[int]:
     """Up to ``count`` of the maps ``allowed`` (bool (maps,)), best first; costs are live within the round.
 
     Maps whose removal would empty a layer are passed over. ``done(alive)`` ends the round early.
-    Ties go to the lower index.
+    Ties go to the lower index. With a ``step``, maps leave in bunches that end on multiples of it.
     """
     alive, chosen = graph.alive.clone(), list[int]()
     while len(chosen) < count and not done(alive):
         scores = objective(delta_loss, cost.delta_cost(graph, alive))
-        best = _first_removable(graph, scores, allowed & alive[:-1], alive)
-        if best is None:
+        bunch = _first_removable(graph, scores, allowed & alive[:-1], alive, step)
+        if not bunch:
             break
-        alive[best] = False
-        chosen.append(best)
+        alive[bunch] = False
+        chosen += bunch
     return chosen
 
 
-def _first_removable(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor) -> int | None:
+def _first_removable(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor, step: int) -> list[int]:
     if bool(torch.isnan(scores[allowed]).any()):
         raise PruningError("a pruning signal is not a number; the loss or an activation has overflowed")
-    scores = torch.where(allowed, scores, torch.nan)
+    left = torch.where(allowed, scores, torch.nan)
     for _ in range(int(allowed.sum())):
-        best = int(torch.where(torch.isnan(scores), torch.inf, scores).argmin())
-        if torch.isnan(scores[best]):  # all that is left scores infinity
-            best = int(torch.nonzero(~torch.isnan(scores))[0])
-        if graph.removable(best, alive):
-            return best
-        scores[best] = torch.nan
-    return None
+        best = int(torch.where(torch.isnan(left), torch.inf, left).argmin())
+        if torch.isnan(left[best]):  # all that is left scores infinity
+            best = int(torch.nonzero(~torch.isnan(left))[0])
+        bunch = [best] if step == 1 else _bunch(graph, scores, allowed, alive, best, step)
+        if bunch and removable_together(graph, bunch, alive):
+            return bunch
+        left[best] = torch.nan
+    return []
+
+
+def removable_together(graph: ChannelGraph, maps: list[int], alive: Tensor) -> bool:
+    """Whether all of these can go, one after the other."""
+    if len(maps) == 1:
+        return graph.removable(maps[0], alive)
+    alive = alive.clone()
+    for index in maps:
+        if not graph.removable(index, alive):
+            return False
+        alive[index] = False
+    return True
+
+
+def _bunch(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor, best: int, step: int) -> list[int]:
+    """``best`` and its lowest companions of the same sort, as few as bring every width to a multiple of ``step``."""
+    at = graph.incidence
+    same = torch.nonzero(allowed & (at.sort_of[:-1] == at.sort_of[best])).flatten()
+    order = [best, *(k for k in same[scores[same].argsort(stable=True)].tolist() if k != best)]
+    rows = torch.nonzero(at.sort == at.sort_of[best]).flatten().tolist()
+    widths, _ = graph.widths(alive)
+    places = [
+        (int(widths[at.layer[r]]), int(at.out[r])) for r in rows if graph.layers[int(at.layer[r])].makes and at.out[r]
+    ]
+    for count in range(1, len(order) + 1):
+        if all((width - count * out) % step == 0 and width > count * out for width, out in places):
+            return order[:count]
+    return []
 
 
 def select_target(
@@ -137,6 +170,6 @@ def select_target(
 
 
 def _reached(graph: ChannelGraph, cost: Cost, target: Target, alive: Tensor, removed: int) -> bool:
-    if target.maps is not None:
-        return removed >= target.maps
+    if target.remove is not None:
+        return removed >= target.remove
     return target.cost is not None and cost.total(graph, alive) <= target.cost

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -20,25 +19,29 @@ from fastgaze.core.errors import PruningError
 from fastgaze.pruning.graph import NORMS, evaluation_mode
 from fastgaze.pruning.probe import Reduction
 
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
 
 def squared_gradients(module: nn.Module, x: Tensor, grad: Tensor) -> dict[str, Tensor]:
     """Sum over images of the squared gradient of every weight and bias, from input and output gradient of a layer."""
     if isinstance(module, nn.Linear):
         weight, bias = grad.square().T @ x.square(), grad.square().sum(0)  # rank one: the square of g x^T
     else:
-        assert isinstance(module, nn.Conv2d)
-        weight, bias = _conv_squares(module, x, grad), grad.sum((2, 3)).square().sum(0)
+        assert isinstance(module, CONVOLUTIONS)
+        weight, bias = _conv_squares(module, x, grad), grad.flatten(2).sum(2).square().sum(0)
     return {"weight": weight.double(), "bias": bias.double()}
 
 
-def _conv_squares(module: nn.Conv2d, x: Tensor, grad: Tensor) -> Tensor:
-    """One image at a time: patches (groups, C_in / groups * K^2, positions) against gradients."""
+def _conv_squares(module: Any, x: Tensor, grad: Tensor) -> Tensor:
+    """One image at a time, by the convolution's own backward pass with respect to its weight."""
     squares = torch.zeros_like(module.weight, dtype=torch.float64)
-    options: dict[str, Any] = {"dilation": module.dilation, "padding": module.padding, "stride": module.stride}
+    options = [module.stride, module.padding, module.dilation, False, [0] * len(module.kernel_size), module.groups]
+    weight = module.weight.detach().to(x.dtype)
     for image, outer in zip(x, grad, strict=True):
-        patches = F.unfold(image[None], module.kernel_size, **options).view(module.groups, -1, outer[0].numel())
-        product = outer.reshape(module.groups, -1, outer[0].numel()) @ patches.transpose(1, 2)
-        squares += product.reshape(module.weight.shape).square()
+        found = torch.ops.aten.convolution_backward(
+            outer[None].contiguous(), image[None], weight, None, *options, [False, True, False]
+        )
+        squares += found[1].double().square()
     return squares
 
 
@@ -52,8 +55,9 @@ class ParameterPruner:
     def __init__(self, module: nn.Module, optimizer: Optimizer | None = None, *, biases: bool = False) -> None:
         self.module = module
         self.layers = {
-            name: child for name, child in module.named_modules() if isinstance(child, nn.Conv2d | nn.Linear)
+            name: child for name, child in module.named_modules() if isinstance(child, (*CONVOLUTIONS, nn.Linear))
         }
+        _refuse_transposed(module)
         keys = ("weight", "bias") if biases else ("weight",)
         self.parameters: dict[str, nn.Parameter] = {}
         for name, child in self.layers.items():
@@ -163,7 +167,16 @@ class ParameterPruner:
         return sum(int(mask.sum()) for mask in self.masks.values())
 
 
+def _refuse_transposed(module: nn.Module) -> None:
+    for name, child in module.named_modules():
+        if isinstance(child, nn.modules.conv._ConvTransposeNd | nn.Bilinear | nn.RNNBase):
+            raise PruningError(
+                f"{name} is a {type(child).__name__}, whose gradients of single images are not computed here; prune a "
+                "part of the network without it"
+            )
+
+
 def _refuse_padding(name: str, module: nn.Module) -> None:
-    if isinstance(module, nn.Conv2d) and (isinstance(module.padding, str) or module.padding_mode != "zeros"):
+    if isinstance(module, CONVOLUTIONS) and (isinstance(module.padding, str) or module.padding_mode != "zeros"):
         given = f"padding={module.padding!r}, padding_mode={module.padding_mode!r}"
         raise PruningError(f"{name} has {given}; gradients of single images need zero padding given as numbers")

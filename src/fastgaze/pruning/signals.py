@@ -75,9 +75,8 @@ class L1Weight:
     def __call__(self, graph: ChannelGraph, statistics: Statistics) -> Tensor:  # noqa: ARG002 (one protocol for all)
         """float64 (maps,)."""
         scores = torch.zeros(len(graph.maps) + 1, dtype=torch.float64)
-        for layer in graph.readers:
-            weight = layer.module.weight.detach()  # type: ignore[operator]
-            scores.index_add_(0, layer.outputs, weight.abs().flatten(1).double().sum(1))
+        for layer in graph.makers:
+            scores.index_add_(0, layer.outputs, layer.magnitudes())
         return scores[:-1]
 
 

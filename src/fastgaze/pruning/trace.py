@@ -1,349 +1,242 @@
-"""From a torch.fx trace to layers and maps: one small rule for each kind of operation.
+"""From a network and an example input to layers and maps."""
 
-Every tensor of the trace carries a list with one entry a channel (dimension 1): the number of the map that the
-channel belongs to. Rules pass these lists on, concatenate them, or tie their entries; what has no rule is refused.
-"""
+from __future__ import annotations
 
-import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning.graph import NORMS, Kind, Layer, Map, evaluation_mode
+from fastgaze.pruning import shapes as _shapes  # noqa: F401 (registers its rules)
+from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.modules import module_rule
+from fastgaze.pruning.places import Kept, line_of
+from fastgaze.pruning.rules import follow_function
+from fastgaze.pruning.tracing import Tracer, Unknown, watching
+from fastgaze.pruning.widths import Width
 
-Channels = list[int]
-
-_ELEMENTWISE_MODULES: tuple[type[nn.Module], ...] = (
-    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Sigmoid, nn.LogSigmoid,
-    nn.Tanh, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Softplus, nn.Softsign, nn.Tanhshrink, nn.Threshold,
-    nn.Identity, nn.modules.dropout._DropoutNd, nn.PReLU,  # a PReLU with one slope for all
-)  # fmt: skip
-_WITH_WEIGHT: tuple[type[nn.Module], ...] = (nn.modules.conv._ConvNd, nn.Linear, nn.PReLU, *NORMS)
-_SPATIAL_MODULES: tuple[type[nn.Module], ...] = (
-    nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd, nn.modules.pooling._AdaptiveAvgPoolNd,
-    nn.modules.pooling._AdaptiveMaxPoolNd, nn.modules.pooling._LPPoolNd, nn.Upsample,
-    nn.modules.padding._ConstantPadNd, nn.modules.padding._ReflectionPadNd, nn.modules.padding._ReplicationPadNd,
-)  # fmt: skip
-_CHANNELWISE: set[Any] = {
-    F.relu, F.relu_, torch.relu, torch.relu_, F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.gelu, F.silu, F.mish,
-    F.sigmoid, torch.sigmoid, F.tanh, torch.tanh, F.hardtanh, F.hardswish, F.hardsigmoid, F.softplus, F.logsigmoid,
-    F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, torch.exp, torch.log, torch.sqrt, torch.abs,
-    torch.neg, torch.clamp, torch.clone, operator.neg,
-    F.max_pool1d, F.max_pool2d, F.max_pool3d, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d,
-    F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d, F.adaptive_max_pool1d, F.adaptive_max_pool2d,
-    F.adaptive_max_pool3d, torch.max_pool2d, F.interpolate, F.upsample,
-}  # fmt: skip
-_CHANNELWISE_METHODS = {
-    "relu", "relu_", "sigmoid", "sigmoid_", "tanh", "tanh_", "clamp", "clamp_", "exp", "log", "sqrt", "abs", "neg",
-    "contiguous", "clone", "float", "double", "half", "bfloat16", "to", "type_as",
-}  # fmt: skip
-_BINARY: set[Any] = {
-    operator.add, operator.iadd, operator.sub, operator.isub, operator.mul, operator.imul, operator.truediv,
-    operator.itruediv, operator.pow, torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.minimum,
-}  # fmt: skip
-_BINARY_METHODS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "pow", "pow_"}
-_CONCAT: set[Any] = {torch.cat, torch.concat, torch.concatenate}
-# What a network may ask of a tensor with channels besides its values.
-_QUERIES = {"size", "dim", "ndimension", "numel", "is_contiguous", "get_device", "element_size"}
-_SOFTMAX: set[Any] = {F.softmax, F.log_softmax, torch.softmax, torch.log_softmax}
+ROUNDS = 4  # traces in search of reshapes that let maps go
 
 
-def trace_channels(module: nn.Module, example_input: Tensor) -> tuple[list[Layer], list[Map]]:
-    """Layers in the order of execution, and maps in the order of their first producer."""
-    _refuse_shared_parameters(module)
+@dataclass(frozen=True)
+class Map:
+    """One prunable unit.
+
+    producers  (layer name, channel in the traced network) of every channel that this map ties together
+    prunable   False for the network's outputs, for what is tied to its inputs or outputs, and for what a barrier holds
+    """
+
+    index: int
+    producers: tuple[tuple[str, int], ...]
+    prunable: bool
+
+    def __str__(self) -> str:
+        return "+".join(f"{name}[{channel}]" for name, channel in self.producers)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a trace finds.
+
+    unreached  modules with parameters that the example did not run
+    blocks     residual blocks: modules that add to the maps they read
+    """
+
+    layers: list[Layer]
+    maps: list[Map]
+    kept: list[Kept]
+    unreached: list[str]
+    blocks: list[str]
+
+
+def trace_network(root: nn.Module, inputs: Any, unknown: Unknown, training: bool) -> Traced:
+    """Run ``root`` on ``inputs`` and follow its channels; again, where another reading of a reshape frees maps."""
+    if unknown not in ("keep", "refuse"):
+        raise PruningError(f"unknown={unknown!r} is not known; give 'keep' or 'refuse'")
+    args, kwargs, batch = _batched(root, inputs)
+    choices: dict[int, int] = {}
+    best: Traced | None = None
+    for _ in range(ROUNDS):
+        tracer = Tracer(root, unknown, choices, batch)
+        _run(tracer, args, kwargs, training)
+        found = _finish(tracer)
+        if best is None or sum(m.prunable for m in found.maps) > sum(m.prunable for m in best.maps):
+            best = found
+        if not (more := _other_choices(tracer, choices)):
+            break
+        choices = more
+    assert best is not None
+    return best
+
+
+def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """An example input as positional and named arguments."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs), {}) if isinstance(inputs, tuple | list) else ((inputs,), {})
+
+
+def _batched(root: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any], int]:
+    """The example, with two images where it has one, so that the batch's dimension can be told apart."""
+    args, kwargs = split_inputs(inputs)
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    if not tensors or not all(t.dim() for t in tensors):
+        raise PruningError("the example input holds no batch; give a tensor (N, C, ...), a tuple or a dict of tensors")
+    if any(len(t) != 1 for t in tensors):
+        return args, kwargs, len(tensors[0])
+    twice = tree_map_only(Tensor, lambda t: torch.cat((t, t)), [list(args), kwargs])
     try:
-        traced = fx.GraphModule(module, fx.Tracer().trace(module))
-    except Exception as error:  # torch.fx raises many kinds
+        with evaluation_mode(root.modules()), torch.no_grad():
+            root(*twice[0], **twice[1])
+    except Exception:  # a network for single images; what is wrong with the example itself shows in the trace
+        return args, kwargs, 1
+    return tuple(twice[0]), twice[1], 2
+
+
+def _run(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> None:
+    root = tracer.root
+    for tensor in (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)):
+        images = torch.arange(len(tensor)).reshape((-1,) + (1,) * (tensor.dim() - 1))
+        tracer.set_label(tensor, torch.zeros((1,) * tensor.dim(), dtype=torch.int64), images)
+    try:
+        with evaluation_mode(root.modules()), torch.no_grad(), _remembered(tracer), _no_fused_attention():
+            for module in root.modules() if training else ():
+                module.training = any(True for _ in module.children())  # leaves keep their statistics
+            with watching(tracer, follow_function, module_rule):
+                result = root(*args, **kwargs)
+    except PruningError:
+        raise
+    except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise PruningError(f"torch.fx cannot trace {type(module).__name__}: {reason}; prune a part it can") from error
-    interpreter = _ChannelInterpreter(traced)
-    with evaluation_mode(module.modules()), torch.no_grad():
-        interpreter.run(example_input)
-    return interpreter.finish()
+        raise PruningError(
+            f"{type(root).__name__} does not run on the example input: {reason} ({line_of(error)}); give an input "
+            "that it accepts, as a tensor, a tuple or a dict"
+        ) from error
+    _keep_outputs(tracer, result)
+    _keep_shared(tracer)
 
 
-def _refuse_shared_parameters(module: nn.Module) -> None:
-    owner: dict[int, str] = {}
-    for name, child in module.named_modules():
-        for key, parameter in child.named_parameters(recurse=False):
-            if owner.setdefault(id(parameter), f"{name}.{key}") != f"{name}.{key}":
-                raise PruningError(
-                    f"{name}.{key} and {owner[id(parameter)]} share one parameter; prune unshared layers"
-                )
+def _keep_outputs(tracer: Tracer, result: Any) -> None:
+    values = result if isinstance(result, Tensor | list | tuple | Mapping) else getattr(result, "__dict__", result)
+    for leaf in tree_leaves(values):
+        if isinstance(leaf, Tensor):
+            tracer.ties.keep(tracer.label(leaf).ids, OUTPUT)
 
 
-class _ChannelInterpreter(fx.Interpreter):
-    """Runs a trace and follows every channel; ``finish`` gives layers and maps."""
-
-    def __init__(self, traced: fx.GraphModule) -> None:
-        super().__init__(traced)
-        self.channels: dict[fx.Node, Channels | None] = {}
-        self.shapes: dict[fx.Node, tuple[int, ...]] = {}
-        self.parent: list[int] = []  # union-find over provisional map numbers
-        self.fixed: set[int] = set()
-        self.records: dict[str, tuple[Kind, Channels, Channels, int]] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if isinstance(result, Tensor):
-            self.shapes[n] = tuple(result.shape)
-        self.channels[n] = self._follow(n, result)
-        return result
-
-    # union-find
-
-    def new_maps(self, count: int) -> Channels:
-        first = len(self.parent)
-        self.parent.extend(range(first, first + count))
-        return list(range(first, first + count))
-
-    def root(self, index: int) -> int:
-        while self.parent[index] != index:
-            self.parent[index] = self.parent[self.parent[index]]
-            index = self.parent[index]
-        return index
-
-    def tie(self, one: Channels, other: Channels) -> None:
-        for a, b in zip(one, other, strict=True):
-            low, high = sorted((self.root(a), self.root(b)))
-            self.parent[high] = low
-
-    # rules
-
-    def _follow(self, n: fx.Node, result: Any) -> Channels | None:
-        if n.op == "placeholder":
-            return self._fix(self.new_maps(result.shape[1])) if isinstance(result, Tensor) else None
-        if n.op == "output":
-            for node in n.all_input_nodes:
-                self.fixed.update(self.channels[node] or [])
-            return None
-        if n.op == "get_attr":
-            return None
-        if not isinstance(result, Tensor):
-            self._follow_query(n)
-            return None
-        rule = self._module_rule if n.op == "call_module" else self._function_rule
-        channels = rule(n)
-        if result.dim() < 2 or len(channels) != result.shape[1]:
-            raise self.refusal(
-                n, f"its result of shape {tuple(result.shape)} does not keep the channels in dimension 1"
-            )
-        return channels
-
-    def _follow_query(self, n: fx.Node) -> None:
-        """A result that is no tensor: a size or such. Maps whose number the network reads stay, it would change."""
-        sources = [node for node in n.all_input_nodes if self.channels[node] is not None]
-        if not sources:
-            return
-        is_size = n.target == "size" or (n.target is getattr and n.args[1] == "shape")
-        if not (n.target is getattr or (n.op == "call_method" and n.target in _QUERIES)):
-            raise self.refusal(n, "its result is no single tensor")
-        if n.target == "numel" or (is_size and self._reads_channels(n, len(self.shapes[sources[0]]))):
-            self._fix(self.channels[sources[0]] or [])
-
-    def _reads_channels(self, size: fx.Node, rank: int) -> bool:
-        """Whether the number of channels of a tensor of ``rank`` dimensions is read from its ``size``."""
-        asked = None if size.target is getattr else _argument(size, 1, "dim", None)
-        if asked is not None:
-            return bool(asked % rank == 1)
-        used = [user for user in size.users if user.users]  # unpacking reads all of them
-        parts = [user.args[1] if user.target is operator.getitem else slice(None) for user in used]
-        return any(1 in _indices(part, rank) for part in parts)
-
-    def _module_rule(self, n: fx.Node) -> Channels:
-        assert isinstance(n.target, str)
-        module = self.fetch_attr(n.target)
-        channels = self.source(n)
-        if not n.args:
-            raise self.refusal(n, "its input is given by name; give it by position")
-        if "weight" not in module._parameters and isinstance(module, _WITH_WEIGHT):
-            raise self.refusal(n, "its weight is computed (weight_norm and such); make it a parameter again")
-        if isinstance(module, nn.modules.conv._ConvNd) and not isinstance(module, nn.modules.conv._ConvTransposeNd):
-            return self._conv(n.target, module, channels)
-        if isinstance(module, nn.Linear):
-            return self._linear(n, module, channels)
-        if isinstance(module, NORMS):
-            return self._carry(n.target, "norm", channels)
-        if isinstance(module, nn.PReLU) and module.num_parameters == len(channels):
-            return self._carry(n.target, "prelu", channels)
-        if isinstance(module, _ELEMENTWISE_MODULES + _SPATIAL_MODULES):
-            return channels
-        if isinstance(module, nn.Flatten):
-            return self._flatten(n, module.start_dim, module.end_dim)
-        if isinstance(module, nn.Softmax | nn.LogSoftmax):
-            return self._fix(channels)
-        raise self.refusal(n)
-
-    def _function_rule(self, n: fx.Node) -> Channels:
-        target, method = n.target, n.target if n.op == "call_method" else None
-        if target in _CHANNELWISE or method in _CHANNELWISE_METHODS:
-            return self.source(n)
-        if target in _BINARY or method in _BINARY_METHODS:
-            return self._binary(n)
-        if target in _CONCAT:
-            return self._concat(n)
-        if target is torch.flatten or method == "flatten":
-            return self._flatten(n, _argument(n, 1, "start_dim", 0), _argument(n, 2, "end_dim", -1))
-        if method in ("view", "reshape") or target is torch.reshape:
-            return self._reshape(n)
-        if target is torch.mean or method == "mean":
-            return self._mean(n)
-        if target is F.pad:
-            return self._pad(n)
-        if target in _SOFTMAX or method in ("softmax", "log_softmax"):
-            return self._fix(self.source(n))
-        raise self.refusal(n)
-
-    def _conv(self, name: str, module: nn.modules.conv._ConvNd, channels: Channels) -> Channels:
-        groups = module.groups
-        if groups == 1:
-            return self._layer(name, "conv", channels, module.out_channels)
-        if groups == module.in_channels:
-            multiplier = module.out_channels // groups
-            return self._carry(name, "depthwise", [c for c in channels for _ in range(multiplier)])
-        self._tie_groups(channels, groups)
-        outputs = self._layer(name, "conv", channels, module.out_channels)
-        self._tie_groups(outputs, groups)
-        return outputs
-
-    def _tie_groups(self, channels: Channels, groups: int) -> None:
-        """Groups must keep equal widths: the j-th channels of all groups are removed together."""
-        width = len(channels) // groups
-        for g in range(1, groups):
-            self.tie(channels[:width], channels[g * width : (g + 1) * width])
-
-    def _linear(self, n: fx.Node, module: nn.Linear, channels: Channels) -> Channels:
-        if len(self.shapes[n.all_input_nodes[0]]) != 2:
-            raise self.refusal(n, "a linear layer on more than (batch, features); flatten first")
-        return self._layer(str(n.target), "linear", channels, module.out_features)
-
-    def _layer(self, name: str, kind: Kind, inputs: Channels, width: int) -> Channels:
-        if name not in self.records:
-            self.records[name] = (kind, inputs, self.new_maps(width), 1)
-        else:
-            _, first_inputs, outputs, calls = self.records[name]
-            self.tie(first_inputs, inputs)
-            self.records[name] = (kind, first_inputs, outputs, calls + 1)
-        return self.records[name][2]
-
-    def _carry(self, name: str, kind: Kind, channels: Channels) -> Channels:
-        if name not in self.records:
-            self.records[name] = (kind, [], channels, 1)
-        else:
-            _, _, first, calls = self.records[name]
-            self.tie(first, channels)
-            self.records[name] = (kind, [], first, calls + 1)
-        return channels
-
-    def _binary(self, n: fx.Node) -> Channels:
-        operands = [node for node in n.all_input_nodes if self.channels[node] is not None]
-        lists = [self.channels[node] or [] for node in operands]
-        if not lists or len({len(c) for c in lists}) != 1:
-            raise self.refusal(n, "its operands have different numbers of channels")
-        if any(len(self.shapes[a]) != len(self.shapes[operands[0]]) for a in operands):
-            raise self.refusal(n, "its operands have different numbers of dimensions")
-        self._refuse_constants(n, lists[0])
-        for other in lists[1:]:
-            self.tie(lists[0], other)
-        return lists[0]
-
-    def _all_fixed(self, channels: Channels) -> bool:
-        fixed = {self.root(f) for f in self.fixed}
-        return all(self.root(c) in fixed for c in channels)
-
-    def _concat(self, n: fx.Node) -> Channels:
-        dim = _argument(n, 1, "dim", 0)
-        parts = _argument(n, 0, "tensors", ())
-        if dim not in (1, 1 - len(self.shapes[parts[0]])):
-            raise self.refusal(n, f"it concatenates along dimension {dim}; only channels (dimension 1) are known")
-        return [c for node in parts for c in self.channels[node] or []]
-
-    def _flatten(self, n: fx.Node, start: int, end: int) -> Channels:
-        node = n.all_input_nodes[0]
-        rank = len(self.shapes[node])
-        if start % rank != 1 or end % rank != rank - 1:
-            raise self.refusal(n, f"it flattens dimensions {start} to {end}; only 1 to -1 is known")
-        return self._spread(node)
-
-    def _reshape(self, n: fx.Node) -> Channels:
-        """Only (batch, -1): a written-out number of features would be wrong after the first removal."""
-        sizes = n.args[1] if len(n.args) == 2 and isinstance(n.args[1], tuple | list) else n.args[1:]
-        if len(sizes) != 2 or sizes[1] != -1:
-            raise self.refusal(n, "only a reshape to (batch, -1) is known; use torch.flatten(x, 1)")
-        return self._spread(n.all_input_nodes[0])
-
-    def _spread(self, node: fx.Node) -> Channels:
-        positions = torch.Size(self.shapes[node][2:]).numel()
-        return [c for c in self.channels[node] or [] for _ in range(positions)]
-
-    def _mean(self, n: fx.Node) -> Channels:
-        rank = len(self.shapes[n.all_input_nodes[0]])
-        dims = _argument(n, 1, "dim", (0, 1))
-        if any(d % rank < 2 for d in (dims if isinstance(dims, tuple | list) else (dims,))):
-            raise self.refusal(n, f"it averages over dimensions {dims}; only spatial ones are known")
-        return self.source(n)
-
-    def _pad(self, n: fx.Node) -> Channels:
-        if len(_argument(n, 1, "pad", ())) > 2 * (len(self.shapes[n.all_input_nodes[0]]) - 2):
-            raise self.refusal(n, "it pads channels")
-        return self.source(n)
-
-    def _fix(self, channels: Channels) -> Channels:
-        """These stay: inputs, what a softmax couples, what the network counts."""
-        self.fixed.update(channels)
-        return channels
-
-    def source(self, n: fx.Node) -> Channels:
-        """Channels of the one tensor that ``n`` works on."""
-        sources = [node for node in n.all_input_nodes if self.channels[node] is not None]
-        if len(sources) != 1:
-            raise self.refusal(n, f"it works on {len(sources)} tensors with channels, not on one")
-        channels = self.channels[sources[0]] or []
-        self._refuse_constants(n, channels)
-        return channels
-
-    def _refuse_constants(self, n: fx.Node, channels: Channels) -> None:
-        constants = [self.shapes[node] for node in n.all_input_nodes if node.op == "get_attr" and node in self.shapes]
-        if any(torch.Size(shape).numel() > 1 for shape in constants) and not self._all_fixed(channels):
-            raise self.refusal(n, "it combines maps with a tensor of the module that pruning would have to slice")
-
-    def refusal(self, n: fx.Node, reason: str = "") -> PruningError:
-        what = str(n.target)
-        if n.op == "call_module":
-            what = f"{type(self.fetch_attr(str(n.target))).__name__} ({n.target})"
-        elif callable(n.target):
-            what = f"{getattr(n.target, '__module__', '')}.{getattr(n.target, '__name__', n.target)}"
-        why = f": {reason}" if reason else ""
-        return PruningError(f"pruning does not know the operation {what} at node {n.name!r}{why}; prune a part without")
-
-    def finish(self) -> tuple[list[Layer], list[Map]]:
-        fixed = {self.root(f) for f in self.fixed}
-        members: dict[int, list[tuple[str, int]]] = {}
-        for name, (kind, _, outputs, _) in self.records.items():
-            if kind in ("conv", "linear"):
-                for position, channel in enumerate(outputs):
-                    members.setdefault(self.root(channel), []).append((name, position))
-        numbers = {root: index for index, root in enumerate(members)}
-        maps = [Map(k, tuple(members[root]), root not in fixed) for root, k in numbers.items()]
-        return list(self._layers(numbers)), maps
-
-    def _layers(self, numbers: dict[int, int]) -> Iterator[Layer]:
-        def ids(channels: Channels) -> Tensor:
-            return torch.tensor([numbers.get(self.root(c), len(numbers)) for c in channels], dtype=torch.int64)
-
-        for name, (kind, inputs, outputs, calls) in self.records.items():
-            yield Layer(name, kind, self.fetch_attr(name), ids(inputs), ids(outputs), calls)
+OUTPUT = "output"
 
 
-def _argument(n: fx.Node, position: int, name: str, default: Any) -> Any:
-    return n.args[position] if len(n.args) > position else n.kwargs.get(name, default)
+def _keep_shared(tracer: Tracer) -> None:
+    """Two layers with one parameter: slicing one would leave the other behind."""
+    owners: dict[int, tuple[nn.Module, str]] = {}
+    for layer in tracer.layers.values():
+        for key, parameter in layer.module.named_parameters(recurse=False):
+            module, name = owners.setdefault(id(parameter), (layer.module, f"{layer.name}.{key}"))
+            if module is not layer.module:
+                used = [
+                    torch.cat((k.inputs, k.outputs))
+                    for k in tracer.layers.values()
+                    if k.module in (module, layer.module)
+                ]
+                tracer.keep(torch.cat(used), f"{layer.name}.{key}", f"and {name} share one parameter, which")
 
 
-def _indices(part: Any, rank: int) -> list[int]:
-    """The dimensions that ``shape[part]`` reads."""
-    chosen = list(range(rank))[part]
-    return chosen if isinstance(chosen, list) else [chosen]
+@contextmanager
+def _remembered(tracer: Tracer) -> Iterator[None]:
+    """Whole numbers that modules hold know their owner inside the block."""
+    changed: list[tuple[nn.Module, str, int]] = []
+    try:
+        for name, module in tracer.root.named_modules():
+            if module_rule(module) is None:
+                for key, value in list(module.__dict__.items()):
+                    if type(value) is int and value > 1 and not key.startswith("_"):
+                        changed.append((module, key, value))
+                        module.__dict__[key] = Width.make(value, tracer, owner=(name, key))
+        yield
+    finally:
+        for module, key, value in changed:
+            module.__dict__[key] = value
+
+
+@contextmanager
+def _no_fused_attention() -> Iterator[None]:
+    """nn.TransformerEncoder calls its layers inside the block instead of one fused function."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _other_choices(tracer: Tracer, choices: dict[int, int]) -> dict[int, int]:
+    """The next option of every reshape whose maps all stay; empty if there is none."""
+    _, fixed, _ = tracer.finish()
+    more = dict(choices)
+    for number, (options, ids) in tracer.options.items():
+        stays = bool(torch.isin(tracer.ties.roots(ids), fixed).all())
+        if stays and choices.get(number, 0) + 1 < options:
+            more[number] = choices.get(number, 0) + 1
+    return more if more != choices else {}
+
+
+def _finish(tracer: Tracer) -> Traced:
+    layers, fixed, reasons = tracer.finish()
+    members: dict[int, list[tuple[str, int]]] = {}
+    for layer in layers:
+        for position, channel in enumerate(layer.outputs.tolist() if layer.makes else ()):
+            members.setdefault(channel, []).append((layer.name, position))
+    numbers = {root: index for index, root in enumerate(members)}
+    stays = set(fixed.tolist())
+    maps = [Map(k, tuple(members[root]), root not in stays) for root, k in numbers.items()]
+    table = torch.full((int(tracer.ties.new((1,), made=False)) + 1,), len(numbers))
+    if numbers:
+        table[torch.tensor(list(numbers))] = torch.arange(len(numbers))
+    kept = _kept(tracer, reasons, table, len(numbers))
+    found = [
+        replace(layer, inputs=table[layer.inputs], outputs=table[layer.outputs])
+        for layer in layers
+        if layer.makes or layer.kind == "norm" or bool((table[layer.outputs] < len(numbers)).any())
+    ]
+    return Traced(found, maps, kept, _unreached(tracer), tracer.blocks())
+
+
+def _kept(tracer: Tracer, reasons: dict[str, list[Tensor]], table: Tensor, none: int) -> list[Kept]:
+    """What holds maps back, with their numbers; the network's outputs need no mention."""
+    notes, found = tracer.notes(), []
+    for reason, ids in reasons.items():
+        count = int((torch.unique(table[torch.cat(ids)]) < none).sum())
+        if reason != OUTPUT and count:
+            found.append(replace(notes[reason], maps=count))
+    return found
+
+
+def _unreached(tracer: Tracer) -> list[str]:
+    known = [m for m in tracer.root.modules() if id(m) in tracer.reached and module_rule(m) is not None]
+    inside = {id(part) for module in known for part in module.modules()} | tracer.reached
+    return [
+        name
+        for name, module in tracer.root.named_modules()
+        if id(module) not in inside and any(True for _ in module.parameters(recurse=False)) and module_rule(module)
+    ]
+
+
+@contextmanager
+def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Exactly these modules in evaluation mode inside the block; each one's own mode comes back."""
+    before = [(m, m.training) for m in modules]
+    try:
+        for m, _ in before:
+            m.training = False
+        yield
+    finally:
+        for m, training in before:
+            m.training = training
+
+
+__all__ = ["Map", "Traced", "evaluation_mode", "split_inputs", "trace_network"]

@@ -1,9 +1,14 @@
-"""Crop windows of a given ratio that keep what people look at.
+"""Crop windows of a given ratio that keep what people look at, and do not cut heads.
 
-A window's worth is the attention it encloses minus the attention it cuts through: what a narrow band along those edges
-of the window that lie inside the picture holds beyond an even share. A head at an edge makes that window worse, so
-windows slide until their edges run through places where nobody looks. The single most salient point is never used by
-itself.
+A window's worth is the attention it encloses, minus what its edges cut; an edge that lies on the border of the picture
+cuts nothing. Two things should not be cut:
+
+- Attention: what a narrow band along an edge holds beyond an even share. Windows slide until their edges run through
+  places where nobody looks.
+- Heads (``runtime.headroom``). People look at eyes and mouth, not at hair, so of two windows with nearly the same
+  attention the one that leaves a head whole is better: ``HEAD`` says how much attention that is worth.
+
+The single most salient point is never used by itself.
 
 The first candidate is the largest window of the ratio at its best place. The others, of any scale, are ranked by worth
 above chance (their worth minus their share of the area) and share at most 40% of their union with an earlier one.
@@ -12,7 +17,7 @@ above chance (their worth minus their share of the area) and share at most 40% o
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,36 +32,46 @@ MOST_OVERLAP = 0.4
 """Candidates share at most this part of their union."""
 BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
+HEAD = 0.2
+"""Attention that a window may lose to leave a head whole."""
 _MOST_CANDIDATES = 64
 _PLACES = 64
 
+Array = npt.NDArray[np.float32]
+Values = npt.NDArray[np.float64]
 Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Crop:
-    """One window: where it is, how much attention it keeps and how far that is from chance."""
+    """One window: where it is, how much attention it keeps, and how much of that is owed to looking at the picture."""
 
     box: Box
     """(left, top, right, bottom) in pixels; right and bottom are the first column and row outside."""
     mass: float
     """Share of all fixations that the model expects inside the window, 0..1."""
-    confidence: float
-    """Of the attention that a window of this size placed blindly would lose, the share that this one keeps:
-    (mass - area) / (1 - area), at least 0. 1: nothing is lost. 0: any other place would do as well."""
+    gain: float
+    """How much more that is than what a window of this size in the middle of the picture keeps: the difference of the
+    two shares. Near 0 where the map says nothing, as on a plain colour, and where the middle is the right place; below
+    0 only if a head was kept at the cost of attention."""
     focal_point: tuple[float, float]
     """(x, y) in pixels: centre of mass of the small square in the window that holds the most attention."""
     scale: float
     """Size relative to the largest window of this ratio that fits."""
+    object_position: tuple[float, float] | None
+    """(x, y) in percent, for CSS: ``object-fit: cover; object-position: x% y%`` shows this window in a box of its
+    ratio. None if the window is smaller than the largest one."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
+        position = self.object_position
         return {
             "box": list(self.box),
             "mass": round(self.mass, 6),
-            "confidence": round(self.confidence, 6),
-            "focal_point": [round(position, 2) for position in self.focal_point],
+            "gain": round(self.gain, 6),
+            "focal_point": [round(coordinate, 2) for coordinate in self.focal_point],
             "scale": self.scale,
+            "object_position": None if position is None else f"{position[0]:.2f}% {position[1]:.2f}%",
         }
 
 
@@ -64,9 +79,9 @@ class Crop:
 class _Windows:
     """Windows side by side: worth above chance (n,), boxes (n, 4) and scales (n,)."""
 
-    worth: npt.NDArray[np.float64]
+    worth: Values
     boxes: npt.NDArray[np.intp]
-    scales: npt.NDArray[np.float64]
+    scales: Values
 
     @classmethod
     def joined(cls, parts: Sequence["_Windows"]) -> "_Windows":
@@ -90,33 +105,42 @@ def parse_ratio(ratio: str | float | tuple[float, float]) -> float:
 
 
 def find_crops(
-    density: npt.NDArray[np.float32],
+    integral: "Integral",
     ratio: str | float | tuple[float, float],
     n: int = 1,
     scales: Sequence[float] = SCALES,
-    size: Size | None = None,
-    integral: "Integral | None" = None,
+    heads: Array | None = None,
 ) -> list[Crop]:
     """The best windows of ``ratio`` (width over height), at most ``n``, best first.
 
-    density: float32 (h, w) on a grid over the picture, sums to 1. scales: sizes tried, relative to the largest window
-    that fits, each in (0, 1]. size: (height, width) of the picture, in whose pixels windows are; that of the grid by
-    default. integral: of that density and size, if it exists already.
+    integral: of the density of a picture, in whose pixels the windows are. scales: sizes tried, relative to the largest
+    window that fits, each in (0, 1]. heads: how likely each cell of a grid (h, w) over the picture belongs to a head.
     """
     if not 1 <= n <= _MOST_CANDIDATES:
         raise ArgumentError(f"n={n} is not between 1 and {_MOST_CANDIDATES}")
     if not scales or not all(0 < scale <= 1 for scale in scales):
         raise ArgumentError(f"scales {tuple(scales)} are not numbers above 0 and at most 1")
     value = parse_ratio(ratio)
-    integral = Integral(density, size) if integral is None else integral
     ordered = sorted(set(scales), reverse=True)
-    largest = _windows(integral, value, ordered[0])
+    largest = _windows(integral, value, ordered[0], heads)
     first = int(largest.worth.argmax())
     if n == 1:
         return [_describe(integral, largest, first)]
     # The first part stays first, so that ``first`` names the same window in the whole.
-    windows = _Windows.joined([largest, *(_windows(integral, value, scale) for scale in ordered[1:])])
+    windows = _Windows.joined([largest, *(_windows(integral, value, scale, heads) for scale in ordered[1:])])
     return [_describe(integral, windows, index) for index in _distinct(windows, first, n)]
+
+
+def crop_around(integral: "Integral", ratio: str | float | tuple[float, float], focus: tuple[float, float]) -> Crop:
+    """The largest window of ``ratio`` with ``focus`` (x, y), in pixels, as near to its middle as the picture allows."""
+    (height, width), (x, y) = integral.size, focus
+    if not (0 <= x <= width and 0 <= y <= height):
+        raise ArgumentError(f"focus ({x:g}, {y:g}) is not inside the picture of {width}x{height} pixels")
+    window_height, window_width = window_size(integral.size, parse_ratio(ratio), 1.0)
+    left = min(max(round(x - window_width / 2), 0), width - window_width)
+    top = min(max(round(y - window_height / 2), 0), height - window_height)
+    box = np.array([[left, top, left + window_width, top + window_height]])
+    return replace(_describe(integral, _Windows(np.zeros(1), box, np.ones(1)), 0), focal_point=focus)
 
 
 class Integral:
@@ -130,25 +154,21 @@ class Integral:
         self._sums = np.zeros((cells[0] + 1, cells[1] + 1))
         self._sums[1:, 1:] = density.cumsum(axis=0, dtype=np.float64).cumsum(axis=1)
 
-    def mass(
-        self, tops: npt.ArrayLike, bottoms: npt.ArrayLike, lefts: npt.ArrayLike, rights: npt.ArrayLike
-    ) -> npt.NDArray[np.float64]:
+    def mass(self, tops: npt.ArrayLike, bottoms: npt.ArrayLike, lefts: npt.ArrayLike, rights: npt.ArrayLike) -> Values:
         """Mass of every window [top, bottom) x [left, right) in pixels: (number of tops, number of lefts)."""
         down, across = self._per_pixel
         columns = (_interpolate(self._sums, bottoms, down) - _interpolate(self._sums, tops, down)).T
-        difference: npt.NDArray[np.float64] = _interpolate(columns, rights, across) - _interpolate(
-            columns, lefts, across
-        )
+        difference: Values = _interpolate(columns, rights, across) - _interpolate(columns, lefts, across)
         return difference.T
 
 
-def _interpolate(values: npt.NDArray[np.float64], at: npt.ArrayLike, per_pixel: float) -> npt.NDArray[np.float64]:
+def _interpolate(values: Values, at: npt.ArrayLike, per_pixel: float) -> Values:
     """Rows of ``values``, ``per_pixel`` of them to a pixel, at the pixels ``at``, linearly; clamped at both ends."""
     last = len(values) - 1
     position = np.clip(np.asarray(at, dtype=np.float64) * per_pixel, 0, last)
     below = np.minimum(position.astype(np.intp), last - 1)
     weight = (position - below)[:, None]
-    interpolated: npt.NDArray[np.float64] = values[below] * (1 - weight) + values[below + 1] * weight
+    interpolated: Values = values[below] * (1 - weight) + values[below + 1] * weight
     return interpolated
 
 
@@ -159,7 +179,7 @@ def window_size(size: Size, ratio: float, scale: float) -> Size:
     return max(min(round(fit / ratio), height), 1), max(min(round(fit), width), 1)
 
 
-def _windows(integral: Integral, ratio: float, scale: float) -> _Windows:
+def _windows(integral: Integral, ratio: float, scale: float, heads: Array | None) -> _Windows:
     """Windows of one scale on a grid of places, each with its worth above chance."""
     height, width = window_size(integral.size, ratio, scale)
     free_y, free_x = integral.size[0] - height, integral.size[1] - width
@@ -167,6 +187,8 @@ def _windows(integral: Integral, ratio: float, scale: float) -> _Windows:
     lefts = np.unique(np.linspace(0, free_x, min(free_x, _PLACES) + 1).round())
     worth = integral.mass(tops, tops + height, lefts, lefts + width)
     worth -= _cut(integral, tops, lefts, (height, width))
+    if heads is not None:
+        worth -= HEAD * _cut_heads(heads, integral.size, tops, lefts, (height, width))
     worth -= height * width / (integral.size[0] * integral.size[1])
     # Of equal windows the most central one wins, so that an even map gives a centred crop.
     worth -= 1e-5 * ((tops - free_y / 2) ** 2)[:, None] / integral.size[0] ** 2
@@ -176,9 +198,7 @@ def _windows(integral: Integral, ratio: float, scale: float) -> _Windows:
     return _Windows(worth.ravel(), boxes, np.full(len(boxes), scale))
 
 
-def _cut(
-    integral: Integral, tops: npt.NDArray[np.float64], lefts: npt.NDArray[np.float64], window: tuple[int, int]
-) -> npt.NDArray[np.float64]:
+def _cut(integral: Integral, tops: Values, lefts: Values, window: tuple[int, int]) -> Values:
     """Mass above chance in the bands along the edges that cut the picture; an edge on the border cuts nothing."""
     (height, width), (window_height, window_width) = integral.size, window
     band = max(BAND * min(window), 1.0)
@@ -192,11 +212,33 @@ def _cut(
     return total
 
 
-def _chance(edge: npt.NDArray[np.float64], band: float, length: int, share: float) -> npt.NDArray[np.float64]:
+def _chance(edge: Values, band: float, length: int, share: float) -> Values:
     """Mass of an even map in the band around each edge; infinite where the edge is the border of the picture."""
     inside = np.minimum(edge + band, length) - np.maximum(edge - band, 0)
-    chance: npt.NDArray[np.float64] = np.where((edge > 0) & (edge < length), inside / length * share, np.inf)
+    chance: Values = np.where((edge > 0) & (edge < length), inside / length * share, np.inf)
     return chance
+
+
+def _cut_heads(heads: Array, size: Size, tops: Values, lefts: Values, window: Size) -> Values:
+    """How likely every window cuts a head: 1 minus the chance that none of its four edges does."""
+    whole = np.ones((len(tops), len(lefts)))
+    for y in (tops, tops + window[0]):
+        whole *= 1 - _highest_along(heads, size, y, lefts, window[1])
+    for x in (lefts, lefts + window[1]):
+        whole *= 1 - _highest_along(heads.T, (size[1], size[0]), x, tops, window[0]).T
+    cut: Values = 1 - whole
+    return cut
+
+
+def _highest_along(heads: Array, size: Size, ys: Values, lefts: Values, length: int) -> Values:
+    """Highest value on every line from (left, y) to (left + length, y): (number of ys, of lefts); 0 on the border."""
+    rows, columns = heads.shape
+    lines = _interpolate(heads.astype(np.float64), ys - 0.5 * size[0] / rows, rows / size[0])
+    lines[(ys <= 0) | (ys >= size[0])] = 0
+    starts = np.floor(lefts * columns / size[1]).astype(np.intp)
+    ends = np.ceil((lefts + length) * columns / size[1]).astype(np.intp)
+    highest = [lines[:, start:end].max(axis=1) for start, end in zip(starts, np.minimum(ends, columns), strict=True)]
+    return np.stack(highest, axis=1)
 
 
 def _distinct(windows: _Windows, first: int, n: int) -> list[int]:
@@ -212,22 +254,33 @@ def _distinct(windows: _Windows, first: int, n: int) -> list[int]:
     return chosen
 
 
-def _overlap(boxes: npt.NDArray[np.intp], box: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+def _overlap(boxes: npt.NDArray[np.intp], box: npt.NDArray[np.intp]) -> Values:
     """Intersection over union of every one of ``boxes`` (n, 4) with ``box``."""
     width = (np.minimum(boxes[:, 2], box[2]) - np.maximum(boxes[:, 0], box[0])).clip(min=0)
     height = (np.minimum(boxes[:, 3], box[3]) - np.maximum(boxes[:, 1], box[1])).clip(min=0)
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     union = areas + (box[2] - box[0]) * (box[3] - box[1]) - width * height
-    overlap: npt.NDArray[np.float64] = width * height / union
+    overlap: Values = width * height / union
     return overlap
 
 
 def _describe(integral: Integral, windows: _Windows, index: int) -> Crop:
     left, top, right, bottom = box = _box(windows.boxes[index])
-    mass = float(integral.mass([top], [bottom], [left], [right]).clip(0, 1)[0, 0])
-    area = (bottom - top) * (right - left) / (integral.size[0] * integral.size[1])
-    confidence = 1.0 if area == 1 else max((mass - area) / (1 - area), 0.0)
-    return Crop(box, mass, confidence, _focal_point(integral, box), float(windows.scales[index]))
+    height, width = integral.size
+    scale = float(windows.scales[index])
+    middle = ((width - right + left) / 2, (height - bottom + top) / 2)
+    mass, central = (_mass(integral, corner, (bottom - top, right - left)) for corner in ((left, top), middle))
+    position = (_percent(left, width - right), _percent(top, height - bottom)) if scale == 1 else None
+    return Crop(box, mass, mass - central, _focal_point(integral, box), scale, position)
+
+
+def _mass(integral: Integral, corner: tuple[float, float], window: Size) -> float:
+    left, top = corner
+    return float(integral.mass([top], [top + window[0]], [left], [left + window[1]]).clip(0, 1)[0, 0])
+
+
+def _percent(before: int, after: int) -> float:
+    return 100 * before / (before + after) if before + after else 50.0
 
 
 def _box(row: npt.NDArray[np.intp]) -> Box:

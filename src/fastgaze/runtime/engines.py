@@ -100,7 +100,7 @@ class OnnxRuntime:
     def __call__(self, images: Array) -> Array:
         """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
         try:
-            saliency: Array = self._session.run(["saliency"], {"image": images})[0]
+            saliency: Array = self._session.run(None, {"image": images})[0]
         except Exception as error:  # as above
             raise ModelError(f"onnxruntime cannot run {self._path}: {_first_line(error)}") from error
         return saliency

@@ -18,14 +18,17 @@ import numpy.typing as npt
 from PIL import Image
 
 from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
 from fastgaze.core.operators import sharing_matrix
-from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, encode, open_picture
+from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
 from fastgaze.runtime import colours
-from fastgaze.runtime.crop import SCALES, Crop, Integral, find_crops
+from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
+from fastgaze.runtime.cutting import Cut, Cutter
+from fastgaze.runtime.headroom import head_map
 from fastgaze.runtime.peaks import Peak, find_peaks
 
 Array = npt.NDArray[np.float32]
@@ -169,9 +172,46 @@ class GazeMap:
 
         Boxes are in pixels of the picture and have exactly the size that ratio and scale give there.
         """
-        density, integral = self._grid_density, self._integral
+        integral, heads = self._integral, self._heads
         with self._clock("describe"):
-            return find_crops(density, ratio, n, scales, self.picture_size, integral)
+            return find_crops(integral, ratio, n, scales, heads)
+
+    def crop_around(self, ratio: str | float | tuple[float, float], focus: tuple[float, float]) -> Crop:
+        """The largest window of ``ratio`` with the point ``focus`` (x, y) as near to its middle as possible."""
+        return crop_around(self._integral, ratio, focus)
+
+    def cut(
+        self,
+        ratio: str | float | tuple[float, float] | None = None,
+        size: Size | None = None,
+        focus: tuple[float, float] | None = None,
+        format: str = "keep",
+        quality: int | None = None,
+    ) -> Cut:
+        """The best window as a file of its own, with profile, credits, transparency and animation of the picture kept.
+
+        ratio: of the window, by default that of ``size``. size: (height, width) of the result in pixels, by default
+        those of the window. focus: a point (x, y) of the picture to cut around. format, quality: see ``Cutter.cut``.
+        """
+        if ratio is None and size is None:
+            raise ArgumentError(
+                "give the ratio of the window, such as '16:9', or the size (height, width) of the result"
+            )
+        shape = (size[1], size[0]) if ratio is None and size is not None else ratio
+        assert shape is not None
+        window = self.crop(shape)[0] if focus is None else self.crop_around(shape, focus)
+        return self._cutter.cut(window.box, size, format, quality)
+
+    @cached_property
+    def _cutter(self) -> Cutter:
+        if self._picture is None:
+            raise ArgumentError("there is no picture to cut from: this map was made of a density alone")
+        return Cutter(self._picture)
+
+    @cached_property
+    def _heads(self) -> Array | None:
+        with self._clock("describe"):
+            return None if self._picture is None else head_map(self._picture)
 
     def percentile(self) -> Array:
         """Share of the picture's area that is looked at less than each pixel: float32 (H, W) of ``size``, 0..1.
@@ -217,11 +257,13 @@ class GazeMap:
         if self._picture is None:
             return colors
         photo = self._picture.rgb(at_least=size)
-        if photo.size != (width, height):
-            photo = photo.resize((width, height), Image.Resampling.BILINEAR)
+        # A copy in both cases: the picture keeps what it has decoded.
+        same = photo.size == (width, height)
+        shown = photo.copy() if same else photo.resize((width, height), Image.Resampling.BILINEAR)
         # The square root lets weaker places show through as well.
         alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
-        return Image.composite(colors, photo, levels.point(alpha.tolist()))
+        shown.paste(colors, mask=levels.point(alpha.tolist()))
+        return shown
 
     def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Any]:
         """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.

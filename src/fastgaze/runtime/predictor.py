@@ -14,10 +14,11 @@ from fastgaze.core.errors import ArgumentError, ModelError
 from fastgaze.core.pictures import Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size
-from fastgaze.runtime import resize, tail, zoo
+from fastgaze.runtime import tail, zoo
 from fastgaze.runtime.card import ModelCard, WorkingSize
 from fastgaze.runtime.engines import Engine, PerProcess, make_engine
 from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.runtime.resize import prepare
 
 Array = npt.NDArray[np.float32]
 
@@ -139,20 +140,6 @@ def _checked(found: Array, size: tuple[int, ...], name: str) -> Array:
     if not np.isfinite(saliency).all():
         raise ModelError(f"model {name} gives NaN or infinity for this picture; its weights are damaged")
     return saliency
-
-
-def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard) -> Array:
-    """Upright RGB (H, W, 3) of any size -> what the model's network takes: float32 (3, *working), normalised."""
-    std: Array = np.float32(255) * np.array(card.std, np.float32)
-    scale: Array = np.float32(1) / std
-    offset: Array = np.float32(-255) * np.array(card.mean, np.float32) / std
-    if photo.shape[:2] != working:
-        return resize.planes(photo, working, scale, offset)
-    pixels = np.empty((3, *working), np.float32)
-    for channel in range(3):
-        np.multiply(photo[:, :, channel], scale[channel], out=pixels[channel])
-        pixels[channel] += offset[channel]
-    return pixels
 
 
 def load(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.sizes import Size
+from fastgaze.runtime.card import ModelCard
 
 Array = npt.NDArray[np.float32]
 
@@ -55,6 +56,20 @@ def _band(start: int, reads: npt.NDArray[np.intp], weights: npt.NDArray[np.float
     block[np.arange(count)[:, None], reads - first] = weights
     last = min(first + block.shape[1], n_in)
     return Band(start, start + count, first, last, np.ascontiguousarray(block[:, : last - first]))
+
+
+def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard) -> Array:
+    """Upright RGB (H, W, 3) of any size -> what the model's network takes: float32 (3, *working), normalised."""
+    std: Array = np.float32(255) * np.array(card.std, np.float32)
+    scale: Array = np.float32(1) / std
+    offset: Array = np.float32(-255) * np.array(card.mean, np.float32) / std
+    if photo.shape[:2] != working:
+        return planes(photo, working, scale, offset)
+    pixels = np.empty((3, *working), np.float32)
+    for channel in range(3):
+        np.multiply(photo[:, :, channel], scale[channel], out=pixels[channel])
+        pixels[channel] += offset[channel]
+    return pixels
 
 
 def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array) -> Array:

@@ -181,9 +181,9 @@ def prune_while_training(
     history = run_pruning(
         pruner,
         step,
-        Until(cost=snapshots.lowest, maps=maps - settings.remove if settings.remove else None),
+        Until(cost=snapshots.lowest, maps_left=maps - settings.remove if settings.remove else None),
         steps=settings.steps,
-        maps=settings.maps,
+        per_round=settings.maps,
         share=settings.share or None,
         model=model,
         checkpoint=folder / "state.safetensors",

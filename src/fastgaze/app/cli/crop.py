@@ -1,7 +1,8 @@
-"""``fastgaze crop``: the best windows of a ratio."""
+"""``fastgaze crop``: the best windows of a ratio or a size, listed or cut out."""
 
-import io
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,21 +10,51 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import write_whole
+from fastgaze.core.sizes import Size, format_size, parse_size, size_to_json
 
 if TYPE_CHECKING:
-    from fastgaze.core.pictures import Picture
     from fastgaze.runtime.crop import Crop
+    from fastgaze.runtime.cutting import Cut
+    from fastgaze.runtime.gazemap import GazeMap
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One window that is asked for, by its ratio or by the size (height, width) of the result."""
+
+    text: str
+    size: Size | None = None
+
+    @property
+    def ratio(self) -> str:
+        """Width and height, with a colon between them."""
+        return self.text if self.size is None else f"{self.size[1]}:{self.size[0]}"
+
+    @property
+    def mark(self) -> str:
+        """What the name of a file says of the window."""
+        return self.text.replace(":", "x").replace("/", "x").strip()
 
 
 def crop(
     images: pictures.Images,
     ratio: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="WIDTH:HEIGHT", help="Shape of the window, such as 16:9. Repeat it for several.", show_default=False
         ),
-    ],
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WIDTHxHEIGHT",
+            help="Exact pixels of the result, such as 1200x630; the shape follows. Repeat it for several.",
+            show_default=False,
+        ),
+    ] = None,
+    focus: Annotated[
+        str | None, typer.Option(metavar="X,Y", help="Cut around this point of the picture, in pixels.")
+    ] = None,
     candidates: Annotated[
         int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to list for a ratio.")
     ] = 3,
@@ -31,44 +62,54 @@ def crop(
         Path | None,
         typer.Option(help="Folder for the cropped pictures, or - for stdout. Without it, none is written."),
     ] = None,
+    format: Annotated[
+        str, typer.Option(help="Format of the cropped pictures: keep, jpeg, png, webp, avif, gif or tiff.")
+    ] = "keep",
+    quality: Annotated[
+        int | None,
+        typer.Option(min=1, max=100, help="Of JPEG, WebP and AVIF. A JPEG is never written finer than it was."),
+    ] = None,
     model: common.Model = None,
     threads: common.Threads = 1,
     engine: common.Engine = "onnxruntime",
     center_bias: pictures.Bias = "model",
     json: common.Json = False,
 ) -> None:
-    """Find the windows that keep the most attention, best first.
+    """Find the windows that keep the most attention and leave heads whole, best first.
 
-    With --out, the best window of each ratio is written as NAME.16x9.jpg for a JPEG and as NAME.16x9.png otherwise.
+    With --out, the best window of each ratio and size is written as NAME.16x9.jpg or NAME.1200x630.jpg. Format, colour
+    profile, EXIF, transparency and animation are kept. With --json, windows come with object-position for CSS, and
+    written files with a srcset.
     """
     predictor = pictures.load_model(model, engine, threads)
     from fastgaze.core.pictures import open_picture
-    from fastgaze.runtime.crop import parse_ratio
 
-    for text in ratio:
-        parse_ratio(text)
+    wishes, point = _wishes(ratio or [], size or []), _point(focus)
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out)
     piped = out is not None and pictures.goes_to_stdout(jobs, out, json)
     if piped:
-        _check_pipe(jobs, ratio)
+        _check_pipe(jobs, wishes)
 
     def work(job: pictures.Job) -> dict[str, Any]:
-        picture = open_picture(job.source)
-        gaze = predictor.look(picture, None if out is None else picture.size).at(None, bias)
-        found = {text: gaze.crop(text, candidates) for text in ratio}
-        best = {text: crops[0].box for text, crops in found.items()}
-        written = [] if out is None or job.stem is None else _write(picture, job.stem, best)
+        gaze = predictor.predict(open_picture(job.source), center_bias=bias)
+        found = {wish: _windows(gaze, wish, point, candidates) for wish in wishes}
+        cuts = {} if out is None else {wish: gaze.cut(wish.ratio, wish.size, point, format, quality) for wish in wishes}
+        written = [] if job.stem is None else _save(job.stem, cuts)
         if piped:
-            sys.stdout.buffer.write(next(iter(_cut(picture, best).values()))[1])
+            sys.stdout.buffer.write(next(iter(cuts.values())).content)
             sys.stdout.buffer.flush()
         elif not json:
             show = common.report if written else common.say
-            for text, crops in found.items():
-                for candidate in crops:
-                    show(pictures.printable(f"{job.label} {text}: {_line(candidate)}"))
-        facts = gaze.to_json(ratios=ratio, n=candidates) if json else {}
-        return {"image": job.label, **facts, "written": written}
+            for wish, windows in found.items():
+                for window in windows:
+                    show(pictures.printable(f"{job.label} {wish.text}: {_line(window)}"))
+        listed = [
+            {"ratio": wish.ratio, "windows": [window.to_json() for window in windows]}
+            for wish, windows in found.items()
+        ]
+        facts = gaze.to_json() | {"crops": listed} if json else {}
+        return {"image": job.label, **facts, "written": written, "srcset": _srcset(written)}
 
     results, failures = pictures.run_jobs(jobs, work, "crop")
     if json:
@@ -76,42 +117,66 @@ def crop(
     pictures.finish(len(jobs), failures)
 
 
-def _check_pipe(jobs: list[pictures.Job], ratios: list[str]) -> None:
-    if len(jobs) > 1 or len(ratios) > 1:
+def _wishes(ratios: Sequence[str], sizes: Sequence[str]) -> list[Wish]:
+    from fastgaze.runtime.crop import parse_ratio
+
+    if not ratios and not sizes:
+        raise ArgumentError("nothing says what to cut; give --ratio 16:9 or --size 1200x630")
+    for text in ratios:
+        parse_ratio(text)
+    return [*(Wish(text) for text in ratios), *(Wish(text, parse_size(text)) for text in sizes)]
+
+
+def _point(focus: str | None) -> tuple[float, float] | None:
+    if focus is None:
+        return None
+    try:
+        x, y = (float(part) for part in focus.split(","))
+    except ValueError as error:
+        raise ArgumentError(f"--focus {focus!r} is not X,Y in pixels of the picture, such as 640,360") from error
+    return x, y
+
+
+def _windows(gaze: "GazeMap", wish: Wish, point: tuple[float, float] | None, candidates: int) -> "list[Crop]":
+    return gaze.crop(wish.ratio, candidates) if point is None else [gaze.crop_around(wish.ratio, point)]
+
+
+def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:
+    if len(jobs) > 1 or len(wishes) > 1:
         raise ArgumentError(
-            f"stdout takes one picture in one ratio, not {len(jobs)} in {len(ratios)}; give a folder with --out"
+            f"stdout takes one picture in one shape, not {len(jobs)} in {len(wishes)}; give a folder with --out"
         )
     pictures.refuse_terminal("a picture", "or leave out --out to list the windows")
 
 
-def _write(picture: "Picture", stem: Path, boxes: dict[str, tuple[int, int, int, int]]) -> list[str]:
+def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[dict[str, Any]]:
+    """Write one file for each window; what is told of it."""
     written = []
-    for text, (suffix, content) in _cut(picture, boxes).items():
-        path = stem.with_name(f"{stem.name}.{text.replace(':', 'x').replace('/', 'x').strip()}{suffix}")
-        write_whole(path, content)
-        written.append(str(path))
+    for wish, cut in cuts.items():
+        path = stem.with_name(f"{stem.name}.{wish.mark}{cut.suffix}")
+        cut.save(path)
+        facts = {"file": str(path), **size_to_json(cut.size), "bytes": len(cut.content), "enlarged": cut.enlarged}
+        written.append(facts)
     return written
 
 
-def _cut(picture: "Picture", boxes: dict[str, tuple[int, int, int, int]]) -> dict[str, tuple[str, bytes]]:
-    """Suffix and bytes of the window of each ratio."""
-    from fastgaze.core.pictures import cut
-
-    photo = picture.rgb()
-    is_jpeg = picture.format in ("JPEG", "MPO")
-    windows = {}
-    for text, box in boxes.items():
-        buffer = io.BytesIO()
-        if is_jpeg:
-            cut(photo, box).save(buffer, "JPEG", quality=92)
-        else:
-            cut(photo, box).save(buffer, "PNG")
-        windows[text] = (".jpg" if is_jpeg else ".png", buffer.getvalue())
-    return windows
+def _srcset(written: Sequence[dict[str, Any]]) -> str:
+    """For the HTML of an image: every file with its width, smallest first."""
+    ordered = sorted(written, key=lambda facts: facts["width"])
+    return ", ".join(f"{Path(facts['file']).name} {facts['width']}w" for facts in ordered)
 
 
 def _line(crop: "Crop") -> str:
     left, top, right, bottom = crop.box
     x, y = crop.focal_point
-    place = f"{right - left}x{bottom - top}+{left}+{top}"
-    return f"{place} keeps {crop.mass:.0%}, confidence {crop.confidence:.2f}, focal point ({x:.0f}, {y:.0f})"
+    place = f"{format_size((bottom - top, right - left))}+{left}+{top}"
+    return f"{place} keeps {crop.mass:.0%} ({_gain(crop.gain)}), focal point ({x:.0f}, {y:.0f})"
+
+
+def _gain(gain: float) -> str:
+    points = round(100 * gain)
+    return (
+        "as much as the middle"
+        if points == 0
+        else f"{abs(points)} points {'more' if points > 0 else 'less'} than the middle"
+    )

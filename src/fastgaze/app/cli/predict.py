@@ -109,7 +109,7 @@ def _encode(gaze: "GazeMap", name: str, opacity: float, peaks: int) -> bytes:
     if name == "json":
         return (jsonlib.dumps(gaze.to_json(peaks), indent=2) + "\n").encode()
     if name == "png":
-        from fastgaze.core.pictures import encode_png
+        from fastgaze.core.encoding import encode_png
 
         return encode_png(gaze.overlay(opacity))
     import numpy as np

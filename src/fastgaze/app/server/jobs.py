@@ -23,9 +23,10 @@ from fastgaze.app.server.limits import (
 )
 from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
+from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
 from fastgaze.core.picture_limits import DecodingCost
-from fastgaze.core.pictures import Picture, encode_png, open_picture
+from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import colours
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
@@ -171,7 +172,7 @@ def _refusal(error: MemoryError | ImageError | ModelError) -> ApiError:
     if isinstance(error, ModelError):
         raise error
     if isinstance(error, ImageTooLargeError):
-        message = "the picture has far more pixels, pixels per side or scans than are accepted"
+        message = "the picture has far more pixels or scans than are accepted"
         return ApiError(413, "too_many_pixels", message)
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
 

@@ -174,9 +174,10 @@ def _schemas() -> Json:
         {
             "box": _list(whole, 4) | {"description": "[left, top, right, bottom] in pixels of the picture"},
             "mass": share | {"description": "share of all fixations expected inside"},
-            "confidence": share | {"description": "(mass - area) / (1 - area), at least 0"},
+            "gain": {"type": "number", "description": "mass minus that of a window of this size in the middle"},
             "focal_point": _list(number, 2) | point,
             "scale": share | {"description": "size relative to the largest window of this ratio"},
+            "object_position": {"type": ["string", "null"], "description": "for CSS; null if scale is below 1"},
         }
     )
     crops = _list(_object({"ratio": text, "windows": _list(window)}))

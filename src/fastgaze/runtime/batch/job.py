@@ -75,7 +75,7 @@ def find_images(source: str) -> list[str]:
     try:
         found = _find(system, path, source)
     except OSError as error:
-        raise DataError(f"cannot read {source}: {error.strerror or error}") from error
+        raise DataError(f"cannot read {source}: {' '.join(str(error.strerror or error).split())[:200]}") from error
     if not found:
         raise DataError(f"no images in {source}; images end in {', '.join(SUFFIXES)}")
     return list(dict.fromkeys(map(legible, found)))
@@ -123,7 +123,8 @@ def _column(system: FileSystem, path: str, source: str) -> list[str]:
         try:
             table = parquet.read_table(file, columns=[COLUMN])
         except arrow.ArrowException as error:
-            raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({error})") from error
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({reason})") from error
     if COLUMN not in table.column_names:
         raise DataError(f"{source} has no column {COLUMN!r}")
     return [str(name) for name in table[COLUMN].to_pylist() if name]

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastgaze.core.errors import DataError
 from fastgaze.runtime.batch.job import Shard
-from fastgaze.runtime.batch.work import ShardReport, Worker, WorkerSetup
+from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup
 
 # The network has one thread; numpy's matrix products must not add more.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -159,7 +159,7 @@ def _work(pipe: Connection, position: Any) -> None:
 
     try:
         pipe.send(None)
-        worker = Worker(pipe.recv())
+        worker = ShardWorker(pipe.recv())
         pipe.send(None)
         while True:
             pipe.send(worker(pipe.recv(), at))

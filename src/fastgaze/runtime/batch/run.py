@@ -13,7 +13,7 @@ from fastgaze.runtime import zoo
 from fastgaze.runtime.batch.job import BatchOptions, Shard, find_images, open_job
 from fastgaze.runtime.batch.local import run_local
 from fastgaze.runtime.batch.store import Folder
-from fastgaze.runtime.batch.work import ShardReport, Worker, WorkerSetup
+from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup
 from fastgaze.runtime.engines import available_cores
 
 RUNNERS = ("local", "ray")
@@ -109,7 +109,7 @@ class _Actor:
     """A worker as Ray Data calls it: a table of shards in, a table of reports out."""
 
     def __init__(self, setup: WorkerSetup) -> None:
-        self._worker = Worker(setup)
+        self._worker = ShardWorker(setup)
 
     def __call__(self, table: Any) -> Any:
         arrow = require("pyarrow", "batch")

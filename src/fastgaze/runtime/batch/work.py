@@ -43,7 +43,7 @@ class ShardReport:
     steps: Mapping[str, Seconds]
 
 
-class Worker:
+class ShardWorker:
     """Does shards, with one thread."""
 
     def __init__(self, setup: WorkerSetup) -> None:
@@ -103,9 +103,10 @@ def schema(options: BatchOptions, model: str) -> Any:
         [
             ("box", arrow.list_(whole)),
             ("mass", real),
-            ("confidence", real),
+            ("gain", real),
             ("focal_point", arrow.list_(real)),
             ("scale", real),
+            ("object_position", text),
         ]
     )
     fields = [

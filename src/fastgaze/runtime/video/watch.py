@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.progress import Clock
-from fastgaze.runtime.predictor import Predictor, View, prepare
+from fastgaze.runtime.predictor import Predictor, View
+from fastgaze.runtime.resize import prepare
 from fastgaze.runtime.video.reader import frame_size, frame_time
 
 CUT = 0.35

@@ -76,8 +76,8 @@ export function showWindows(windows, photo, size, chosen, onChoose) {
   const names = ["Best window", "Second", "Third"];
   const rows = windows.map((window, index) => {
     const kept = make("small", "", `keeps ${share(window.mass)} of the attention`);
-    const sure = make("small", "", `confidence ${share(window.confidence)}`);
-    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept, sure);
+    const gain = make("small", "", `${Math.round(100 * window.gain)} points more than the middle`);
+    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept, gain);
     const body = make("span", "", make("span", "thumb", thumbnail(photo, size, window.box)), text);
     return make("label", "candidate", radio("window", String(index), index === chosen, (value) => onChoose(Number(value))), body);
   });

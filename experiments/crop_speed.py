@@ -1,0 +1,105 @@
+"""How long does it take to crop a folder of large photographs? Ours, sharp and libvips, one thread each.
+
+    python -m experiments.crop_speed --count 200        # results/crop_speed.json
+
+Every photograph has 12 megapixels and is cut to 1200x630. Each cropper handles the whole folder in one process, from
+file to file; what counts is the CPU time of that process (user and system), in turns, the median of three rounds. See
+``experiments.crops`` for what has to be installed.
+"""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from PIL import Image
+
+from experiments.common import EXAMPLES, RESULTS, about, make_parser, parse, write_record
+from experiments.heads import FOLDER
+
+PIXELS = (4000, 3000)
+WIDTH, HEIGHT = 1200, 630
+ROUNDS = 3
+_SHARP = f"""
+const sharp = require('sharp'), fs = require('fs'), path = require('path');
+const [photos, out] = process.argv.slice(1);
+sharp.concurrency(1); sharp.cache(false);
+(async () => {{
+  for (const name of fs.readdirSync(photos))
+    await sharp(path.join(photos, name)).resize({WIDTH}, {HEIGHT}, {{ position: 'attention' }}).jpeg({{ quality: 90 }})
+      .toFile(path.join(out, name));
+}})();
+"""
+_VIPS = f"""
+import os, sys, pyvips
+for name in os.listdir(sys.argv[1]):
+    cut = pyvips.Image.thumbnail(os.path.join(sys.argv[1], name), {WIDTH}, height={HEIGHT}, crop="attention")
+    cut.jpegsave(os.path.join(sys.argv[2], name), Q=90)
+"""
+
+
+def make_photos(folder: Path, count: int) -> None:
+    """Photographs of ``PIXELS`` from the examples, each shifted a little, as JPEG of quality 90."""
+    sources = sorted(EXAMPLES.glob("*.jpg"))
+    for index in range(count):
+        path = folder / f"{index:03}.jpg"
+        if index < len(sources):
+            with Image.open(sources[index]) as photo:
+                photo.convert("RGB").resize(PIXELS, Image.Resampling.BICUBIC).save(path, quality=90)
+        else:
+            shutil.copy(folder / f"{index % len(sources):03}.jpg", path)
+
+
+def commands(photos: Path, out: Path) -> dict[str, list[str]]:
+    """What is timed, by name."""
+    size = f"{WIDTH}x{HEIGHT}"
+    ours = [sys.executable, "-m", "fastgaze", "crop", str(photos), "--size", size, "--out", str(out), "--threads", "1"]
+    return {
+        "fastgaze-m": [*ours, "--model", "fastgaze-m"],
+        "fastgaze-s": [*ours, "--model", "fastgaze-s"],
+        "sharp attention": ["node", "-e", _SHARP, str(photos), str(out)],
+        "libvips attention": [sys.executable, "-c", _VIPS, str(photos), str(out)],
+    }
+
+
+def cpu_seconds(command: Sequence[str]) -> float:
+    """CPU time of a process and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "VIPS_CONCURRENCY": "1",
+        "NODE_PATH": str(FOLDER / "node_modules"),
+    }
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the photographs, time every cropper in turns."""
+    parser = make_parser(__doc__, __file__, data=False)
+    parser.add_argument("--count", type=int, default=200, help="photographs in the folder")
+    options = parse(parser, arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        photos, out = Path(folder, "photos"), Path(folder, "out")
+        photos.mkdir()
+        out.mkdir()
+        make_photos(photos, options.count)
+        todo = commands(photos, out)
+        rounds = [{name: cpu_seconds(command) for name, command in todo.items()} for _ in range(ROUNDS)]
+    seconds = {name: median(times[name] for times in rounds) for name in todo}
+    rows = {
+        name: {"cpu_seconds": total, "ms_per_photo": 1e3 * total / options.count} for name, total in seconds.items()
+    }
+    write_record(RESULTS / "crop_speed.json", about(options, pixels=PIXELS, count=options.count) | {"croppers": rows})
+    for name, row in rows.items():
+        print(f"{name:20} {row['ms_per_photo']:6.1f} ms of CPU per photograph")
+
+
+if __name__ == "__main__":
+    main()

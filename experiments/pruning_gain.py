@@ -1,0 +1,270 @@
+"""Accuracy against FLOPs and milliseconds: Fisher with beta* beside torch-pruning's Taylor and magnitude importance.
+
+    python -m experiments.pruning_gain --data DATA/ueyes --weights CACHE/mobilenetv2.safetensors --out DIR
+
+MobileNetV2 with ImageNet weights learns what kind of screen a picture shows (UEyes: desktop, mobile, web, poster;
+pictures are squashed to a square, so that their shape does not tell). The same fine-tuned network is then pruned by
+every method to the same shares of its FLOPs, in as many rounds, with as many training steps, and tuned for as long.
+Every finished row is a JSON file in DIR, and what is there is not run again.
+"""
+
+import argparse
+import copy
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import load_file, load_model, save_model
+from torch import Tensor, nn
+
+from fastgaze.pruning import ChannelGraph, Flops, Pruner, recalibrate
+
+SIDE = 128
+BATCH = 32
+ROUNDS = 10
+METHODS = ("fisher", "taylor", "magnitude")
+SHARES = (0.5, 0.25, 0.12)
+# expansion, channels, blocks, stride of each stage
+STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+def conv_norm(inside: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    """Convolution, BatchNorm, ReLU6, named as torchvision does."""
+    conv = nn.Conv2d(inside, out, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(out), nn.ReLU6())
+
+
+class Inverted(nn.Module):
+    """An inverted residual."""
+
+    def __init__(self, inside: int, out: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inside * expansion
+        first = [] if expansion == 1 else [conv_norm(inside, wide, 1)]
+        last = [conv_norm(wide, wide, 3, stride, wide), nn.Conv2d(wide, out, 1, bias=False), nn.BatchNorm2d(out)]
+        self.conv = nn.Sequential(*first, *last)
+        self.add = stride == 1 and inside == out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W)."""
+        y: Tensor = self.conv(x)
+        return x + y if self.add else y
+
+
+class MobileNetV2(nn.Module):
+    """MobileNetV2 with a head of ``classes``."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [conv_norm(3, 32, 3, 2)]
+        width = 32
+        for expansion, out, blocks, stride in STAGES:
+            for block in range(blocks):
+                layers.append(Inverted(width, out, stride if block == 0 else 1, expansion))
+                width = out
+        self.features = nn.Sequential(*layers, conv_norm(width, 1280, 1))
+        self.head = nn.Linear(1280, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3, H, W) -> (N, classes)."""
+        scores: Tensor = self.head(self.features(x).mean((2, 3)))
+        return scores
+
+
+class Screens:
+    """Pictures and kinds: 60 % to train, 20 % to choose, 20 % to test, the same for every seed."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        record = np.load(folder / "fixations.npz")
+        kinds, names = record["category"], record["name"]
+        labels = torch.tensor(np.searchsorted(np.unique(kinds), kinds))
+        images = torch.from_numpy(self._images(folder / "images", names, cache))
+        order = torch.randperm(len(names), generator=torch.Generator().manual_seed(0))
+        ends = (round(0.6 * len(names)), round(0.8 * len(names)), len(names))
+        parts = (order[: ends[0]], order[ends[0] : ends[1]], order[ends[1] :])
+        self.train, self.validation, self.test = ((images[part], labels[part]) for part in parts)
+
+    @staticmethod
+    def _images(folder: Path, names: np.ndarray[Any, Any], cache: Path) -> np.ndarray[Any, Any]:
+        """uint8 (images, 3, SIDE, SIDE), decoded once."""
+        if not cache.exists():
+            pictures = [
+                Image.open(folder / f"{n}.webp").convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+                for n in names
+            ]
+            np.save(cache, np.stack([np.asarray(picture).transpose(2, 0, 1) for picture in pictures]))
+        found: np.ndarray[Any, Any] = np.load(cache)
+        return found
+
+    def batches(self, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Training batches for ever, mirrored at random."""
+        generator = torch.Generator().manual_seed(seed)
+        images, labels = self.train
+        while True:
+            for part in torch.randperm(len(images), generator=generator).split(BATCH)[:-1]:  # type: ignore[no-untyped-call]
+                x = normalised(images[part])
+                yield (x.flip(3) if torch.rand(1, generator=generator) < 0.5 else x), labels[part]
+
+
+def normalised(images: Tensor) -> Tensor:
+    """uint8 -> float32 as ImageNet networks want it."""
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    return (images / 255 - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+
+
+def accuracy(net: nn.Module, part: tuple[Tensor, Tensor]) -> float:
+    """Share of right answers."""
+    net.eval()
+    with torch.no_grad():
+        starts = range(0, len(part[1]), 64)
+        guesses = [net(normalised(part[0][first : first + 64])).argmax(1) for first in starts]
+    return float((torch.cat(guesses) == part[1]).float().mean())
+
+
+def tune(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], steps: int, rate: float) -> None:
+    """SGD with a cosine to zero."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, steps))
+    net.train()
+    for _ in range(steps):
+        x, y = next(batches)
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+
+
+def milliseconds(net: nn.Module) -> float:
+    """CPU milliseconds of one picture on one thread, the least of thirty."""
+    net.eval()
+    x, times = torch.zeros(1, 3, SIDE, SIDE), []
+    with torch.no_grad():
+        for _ in range(33):
+            start = process_time()
+            net(x)
+            times.append(process_time() - start)
+    return 1000 * min(times[3:])
+
+
+def prune_ours(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: float, steps: int) -> None:
+    """Fisher signals and beta*, in ROUNDS rounds of equal ratio with ``steps`` training steps each."""
+    pruner = Pruner(ChannelGraph.trace(net, torch.zeros(1, 3, SIDE, SIDE)), keep="head")
+    for number in range(1, ROUNDS + 1):
+        for _ in range(4):
+            x, y = next(batches)
+            with pruner.observe():
+                F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
+        net.zero_grad()
+        pruner.prune(10**6, to_share=share ** (number / ROUNDS))
+        tune(net, batches, steps, 0.002)
+
+
+def prune_theirs(
+    net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: float, steps: int, method: str
+) -> None:
+    """torch-pruning, globally, in small steps until each round's share of our count of FLOPs is reached."""
+    import torch_pruning as tp  # type: ignore[import-untyped]
+
+    example = torch.zeros(1, 3, SIDE, SIDE)
+    start = flops(net)
+    importance = (
+        tp.importance.GroupTaylorImportance() if method == "taylor" else tp.importance.GroupMagnitudeImportance(p=2)
+    )
+    pruner = tp.pruner.BasePruner(
+        net, example, importance=importance, global_pruning=True, pruning_ratio=0.97, max_pruning_ratio=0.97,
+        iterative_steps=400, ignored_layers=[net.head],
+    )  # fmt: skip
+    for number in range(1, ROUNDS + 1):
+        gathered = [next(batches) for _ in range(4)]  # as many images as ours
+        while flops(net) > share ** (number / ROUNDS) * start:
+            net.zero_grad()
+            net.eval()
+            for x, y in gathered if method == "taylor" else ():
+                F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
+            pruner.step()
+        net.zero_grad()
+        tune(net, batches, steps, 0.002)
+
+
+def flops(net: nn.Module) -> int:
+    """By the paper's formula."""
+    return Flops().total(ChannelGraph.trace(net, torch.zeros(1, 3, SIDE, SIDE), check=False))
+
+
+def unpruned(options: argparse.Namespace, data: Screens, seed: int) -> nn.Module:
+    """The fine-tuned network of one seed, from its file if it is there."""
+    torch.manual_seed(seed)
+    net = MobileNetV2(4)
+    file = options.out / f"unpruned-{seed}.safetensors"
+    if file.exists():
+        load_model(net, file)
+        return net
+    net.load_state_dict(load_file(options.weights), strict=False)
+    tune(net, data.batches(seed), options.tune, 0.01)
+    save_model(net, str(file))
+    return net
+
+
+def row(options: argparse.Namespace, data: Screens, seed: int, method: str, share: float) -> dict[str, Any]:
+    """One network: pruned, tuned, measured."""
+    net = copy.deepcopy(unpruned(options, data, seed))
+    start, batches = flops(net), data.batches(1000 + seed)
+    if method == "fisher":
+        prune_ours(net, batches, share, options.between)
+    elif method != "unpruned":
+        prune_theirs(net, batches, share, options.between, method)
+    tune(net, batches, options.tune, 0.005)
+    recalibrate(net, (next(batches) for _ in range(10)))
+    return {
+        "seed": seed, "method": method, "share": share, "flops": flops(net) / start, "milliseconds": milliseconds(net),
+        "parameters": sum(p.numel() for p in net.parameters()), "validation": accuracy(net, data.validation),
+        "test": accuracy(net, data.test),
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Means and spreads over seeds, as Markdown."""
+    lines = ["| method | FLOPs | ms | test accuracy |", "|---|---|---|---|"]
+    for method, share in dict.fromkeys((r["method"], r["share"]) for r in rows):
+        same = [r for r in rows if (r["method"], r["share"]) == (method, share)]
+        mean = {key: statistics.mean(r[key] for r in same) for key in ("flops", "milliseconds", "test")}
+        spread = statistics.stdev(r["test"] for r in same) if len(same) > 1 else 0.0
+        figures = (
+            f"{100 * mean['flops']:.0f} % | {mean['milliseconds']:.1f} | {100 * mean['test']:.1f} ± {100 * spread:.1f}"
+        )
+        lines.append(f"| {method} | {figures} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tune", type=int, default=300, help="steps of fine-tuning, before and after pruning")
+    parser.add_argument("--between", type=int, default=15, help="training steps of a pruning round")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    data, rows = Screens(options.data, options.out / "images.npy"), []
+    for seed in range(options.seeds):
+        for method, share in [("unpruned", 1.0), *((m, s) for s in SHARES for m in METHODS)]:
+            file = options.out / f"{method}-{share:g}-{seed}.json"
+            if not file.exists():
+                file.write_text(json.dumps(row(options, data, seed, method, share), indent=1))
+            rows.append(json.loads(file.read_text()))
+            print(rows[-1], flush=True)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""Prune networks that nobody here wrote: which ones does fastgaze.pruning handle, which ones torch-pruning?
+
+    python -m experiments.pruning_zoo --out results/pruning_zoo.json [--only timm/resnet18 ...] [--table FILE.md]
+
+Each network of pytorchcv and timm, with random weights, is pruned to 70 % of its FLOPs by Fisher signals and beta* on
+random images. It passes if the masked network equals the compacted one to 1e-5, training goes on, weights and history
+load into a fresh network without pickle, and it can be exported if the unpruned one can. torch-pruning passes if its
+pruner reaches 70 % of its own count of operations and the network still runs and trains; nothing else is asked of it.
+Every network runs in a process of its own, and what is in the file already is not run again.
+"""
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PYTORCHCV = """
+    alexnet zfnet vgg11 bn_vgg11 bninception resnet10 resnet18_wd4 resnetbc14b preresnet10 preresnetbc14b
+    resnext14_16x4d seresnet10 seresnetbc26b sepreresnet10 senet16 resnestabc14 ibn_resnet50 ibnb_resnet50
+    ibn_densenet121 airnet50_1x64d_r2 bam_resnet18 cbam_resnet18 resattnet56 sknet50 scnet50 regnetx002 regnety002
+    diaresnet10 diracnet18v2 densenet121 condensenet74_c4_g4 sparsenet121 peleenet wrn50_2 drnc26 dpn68 darknet_tiny
+    darknet53 channelnet bagnet9 dla34 dla46xc fishnet99 espnetv2_wd2 dicenet_wd5 hrnet_w18_small_v1 vovnet27s
+    selecsls42 hardnet39ds squeezenet_v1_1 sqnxt23_w1 shufflenet_g3_wd4 shufflenetv2_wd2 menet108_8x1_g3 mobilenet_wd4
+    mobilenetv2_wd4 mobilenetv3_small_w7d20 igcv3_wd4 ghostnet mnasnet_small proxylessnas_cpu xception inceptionv3
+    inceptionv4 efficientnet_b0 mixnet_s
+""".split()  # noqa: SIM905 (one name per line would take pages)
+TIMM = """
+    resnet10t resnet18 resnet26d legacy_seresnet18 ecaresnet26t resnext50_32x4d res2net50_26w_4s resnest14d skresnet18
+    resnetv2_50 nf_regnet_b0 densenet121 dla34 dla46_c dpn48b efficientnet_b0 efficientnet_lite0 efficientnetv2_rw_t
+    tf_efficientnet_b0 mnasnet_small mobilenetv2_050 mobilenetv3_small_050 mobilenetv4_conv_small_050 lcnet_035
+    tinynet_e fbnetc_100 hardcorenas_a mixnet_s ghostnet_050 regnetx_002 regnety_002 regnetz_005 repvgg_a0 mobileone_s0
+    hgnet_tiny hgnetv2_b0 hrnet_w18_small inception_v3 inception_v4 inception_next_atto convnext_atto convnextv2_atto
+    cspresnet50 cspdarknet53 gernet_s ese_vovnet19b_slim_dw selecsls42 xception41 rexnet_100 repghostnet_050
+    repvit_m0_9 starnet_s1 tresnet_m vgg11 vgg11_bn vit_tiny_patch16_224 deit_tiny_patch16_224
+    swin_tiny_patch4_window7_224 mixer_s32_224 poolformer_s12 edgenext_xx_small efficientformer_l1 levit_128s
+    mobilevit_xxs pvt_v2_b0 fastvit_t8 fasternet_t0 mambaout_femto visformer_tiny
+""".split()  # noqa: SIM905 (one name per line would take pages)
+GOAL = 0.7
+SECONDS = 3600  # for one network
+
+
+def build(name: str) -> tuple[Callable[[], Any], Any]:
+    """A function that makes the network, and an example batch of two images, as small as the network takes them."""
+    import torch
+
+    library, model = name.split("/")
+    make = _timm(model) if library == "timm" else _pytorchcv(model)
+    net = make().eval()
+    for side in (64, 96, 128, 224, 299):
+        torch.manual_seed(0)
+        x = torch.randn(2, 3, side, side)
+        try:
+            with torch.no_grad():
+                net(x)
+        except Exception:  # too small, or a network for one size
+            continue
+        return make, x
+    raise RuntimeError(f"{name} runs at no size up to 299")
+
+
+def _timm(model: str) -> Callable[[], Any]:
+    from experiments import torchvision_stub
+
+    torchvision_stub.install()
+    import timm
+
+    return lambda: timm.create_model(model, num_classes=10)
+
+
+def _pytorchcv(model: str) -> Callable[[], Any]:
+    from pytorchcv.model_provider import get_model
+    from torch import nn
+
+    def make() -> Any:
+        net = get_model(model, num_classes=10)
+        if isinstance(getattr(getattr(net, "features", None), "final_pool", None), nn.AvgPool2d):
+            net.features.final_pool = nn.AdaptiveAvgPool2d(1)  # the same at 224 pixels, and any other size too
+        return net
+
+    return make
+
+
+def spread(net: Any) -> None:
+    """Statistics and scales as different from channel to channel as in a trained network."""
+    import torch
+    from torch import nn
+
+    generator = torch.Generator().manual_seed(1)
+    for module in net.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            for statistic, low, high in ((module.running_mean, -0.1, 0.1), (module.running_var, 0.8, 1.2)):
+                if statistic is not None:
+                    statistic.uniform_(low, high, generator=generator)
+            if module.weight is not None:
+                with torch.no_grad():
+                    module.weight.uniform_(0.7, 1.3, generator=generator)
+
+
+def first(output: Any) -> Any:
+    """The prediction of a network that may return auxiliary ones."""
+    return output[0] if isinstance(output, tuple | list) else output
+
+
+def ours(name: str) -> dict[str, Any]:
+    """What fastgaze.pruning makes of one network."""
+    import torch
+
+    from fastgaze.pruning import ChannelGraph, Pruner, Target
+
+    make, x = build(name)
+    labels = torch.tensor([1, 4])
+    torch.manual_seed(0)
+    net = make()
+    spread(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9)
+    start = time.perf_counter()
+    graph = ChannelGraph.trace(net, x)
+    traced = time.perf_counter() - start
+    pruner = Pruner(graph, optimizer=optimizer, compacting=False)
+    net.train()
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(first(net(x)), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return float(loss.detach())
+
+    with pruner.observe():
+        step()
+    pruner.prune_to(Target(share=GOAL))
+    net.eval()
+    with torch.no_grad():
+        expected = first(net(x))
+        pruner.compact()
+        found = first(net(x))
+    error = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
+    result: dict[str, Any] = {
+        "share": pruner.total_cost / pruner.history.cost,
+        "maps": len(graph.maps),
+        "prunable": int(graph.prunable.sum()),
+        "error": error,
+        "seconds_trace": round(traced, 2),
+        "seconds": round(time.perf_counter() - start, 1),
+        "kept": [str(kept) for kept in graph.kept],
+    }
+    assert error < 1e-5, f"masked and compacted differ by {error:.1e}"
+    net.train()
+    step()
+    assert all(torch.isfinite(p).all() for p in net.parameters()), "training gives no finite numbers"
+    _reload(make, net, x, pruner.history)
+    result["export"] = _export(make, net, x)
+    return result
+
+
+def _reload(make: Any, net: Any, x: Any, history: Any) -> None:
+    """Weights and history into a fresh network."""
+    import torch
+    from safetensors.torch import load_model, save_model
+
+    from fastgaze.pruning import ChannelGraph, History
+
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(net, f"{folder}/net.safetensors")
+        history.save(f"{folder}/history.json")
+        fresh = make()
+        History.load(f"{folder}/history.json").replay(ChannelGraph.trace(fresh, x, check=False))
+        load_model(fresh, f"{folder}/net.safetensors")
+    net.eval()
+    fresh.eval()
+    with torch.no_grad():
+        assert torch.equal(first(fresh(x)), first(net(x))), "the reloaded network differs"
+
+
+def _export(make: Any, net: Any, x: Any) -> str:
+    """Whether the pruned network exports where the unpruned one does."""
+    import torch
+
+    def works(model: Any) -> bool:
+        try:
+            with torch.no_grad():
+                torch.jit.trace(model.eval(), x, check_trace=False)  # type: ignore[no-untyped-call]
+        except Exception:
+            return False
+        return True
+
+    pruned = works(net)
+    if not pruned:
+        assert not works(make()), "the unpruned network exports and the pruned one does not"
+    return "yes" if pruned else "neither"
+
+
+def theirs(name: str) -> dict[str, Any]:
+    """What torch-pruning makes of the same network."""
+    import torch
+    import torch_pruning as tp  # type: ignore[import-untyped]
+
+    make, x = build(name)
+    torch.manual_seed(0)
+    net = make()
+    spread(net)
+    net.eval()
+    before, _ = tp.utils.count_ops_and_params(net, x[:1])
+    last = [m for m in net.modules() if isinstance(m, torch.nn.Linear | torch.nn.Conv2d) and _width(m) == 10]
+    pruner = tp.pruner.BasePruner(
+        net, x[:1], importance=tp.importance.GroupTaylorImportance(), global_pruning=False, pruning_ratio=0.9,
+        iterative_steps=60, ignored_layers=last, num_heads=_heads(net),
+    )  # fmt: skip
+    share = 1.0
+    for _ in range(60):
+        net.zero_grad()
+        torch.nn.functional.cross_entropy(first(net(x)), torch.tensor([1, 4])).backward()  # type: ignore[no-untyped-call]
+        pruner.step()
+        share = tp.utils.count_ops_and_params(net, x[:1])[0] / before
+        if share <= GOAL:
+            break
+    net.train()
+    loss = torch.nn.functional.cross_entropy(first(net(x)), torch.tensor([1, 4]))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert share <= GOAL, f"ends at {100 * share:.0f} % of the operations"
+    return {"share": share}
+
+
+def _width(module: Any) -> int:
+    return int(getattr(module, "out_features", getattr(module, "out_channels", 0)))
+
+
+def _heads(net: Any) -> dict[Any, int]:
+    """Heads of attention layers, as torch-pruning's examples give them."""
+    return {m.qkv: m.num_heads for m in net.modules() if hasattr(m, "qkv") and hasattr(m, "num_heads")}
+
+
+def attempt(name: str, side: str) -> dict[str, Any]:
+    """One network in this process: its result, or why it failed."""
+    warnings.simplefilter("ignore")
+    try:
+        return {"ok": True, **(ours if side == "ours" else theirs)(name)}
+    except Exception as error:
+        lines = str(error).splitlines()
+        return {"ok": False, "reason": f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]}
+
+
+def collect(names: list[str], out: Path, sides: list[str]) -> dict[str, Any]:
+    """All results, each from a process of its own; those in ``out`` already are kept."""
+    found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    for name in names:
+        for side in sides:
+            if side not in found.get(name, {}):
+                result = _apart(name, side)
+                found.setdefault(name, {})[side] = result
+                out.parent.mkdir(parents=True, exist_ok=True)
+                out.write_text(json.dumps(found, indent=1))
+                print(name, side, "ok" if result["ok"] else result["reason"], result.get("seconds", ""), flush=True)
+    return found
+
+
+def _apart(name: str, side: str) -> dict[str, Any]:
+    """A fork of this process, which has imported torch once for all, tries one network."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+
+        def work() -> None:
+            Path(file.name).write_text(json.dumps(attempt(name, side)))
+
+        process = multiprocessing.get_context("fork").Process(target=work)
+        process.start()
+        process.join(SECONDS)
+        if process.is_alive():
+            process.kill()
+            return {"ok": False, "reason": f"took more than {SECONDS} s"}
+        text = file.read()
+    return dict(json.loads(text)) if text else {"ok": False, "reason": f"the process died ({process.exitcode})"}
+
+
+def table(found: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = []
+    for library in ("pytorchcv", "timm"):
+        rows = {name.split("/")[1]: row for name, row in found.items() if name.startswith(f"{library}/")}
+        counts = [sum(row.get(side, {}).get("ok", False) for row in rows.values()) for side in ("ours", "theirs")]
+        lines += [f"## {library}: {counts[0]} of {len(rows)}, torch-pruning {counts[1]}", ""]
+        lines += [
+            "| network | maps | prunable | FLOPs left | masked - compacted | torch-pruning | what stays or fails |"
+        ]
+        lines += ["|---|---|---|---|---|---|---|"]
+        lines += [_row(name, row) for name, row in rows.items()] + [""]
+    return "\n".join(lines)
+
+
+def _row(name: str, row: dict[str, Any]) -> str:
+    own, other = row.get("ours", {}), row.get("theirs", {})
+    rival = "-" if not other else "yes" if other["ok"] else f"no: {_short(other['reason'])}"
+    if not own.get("ok"):
+        return f"| {name} | | | no | | {rival} | {_short(own.get('reason', 'not run'))} |"
+    why = "; ".join(_short(kept) for kept in own["kept"][:2]) + (" ..." if len(own["kept"]) > 2 else "")
+    figures = f"{own['maps']} | {own['prunable']} | {100 * own['share']:.0f} % | {own['error']:.0e}"
+    return f"| {name} | {figures} | {rival} | {why} |"
+
+
+def _short(text: str) -> str:
+    text = text.replace("|", "/").replace("\n", " ")
+    return text if len(text) <= 110 else f"{text[:107]}..."
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/pruning_zoo.json"))
+    parser.add_argument("--table", type=Path, help="write the Markdown table here")
+    parser.add_argument("--only", nargs="*", help="library/network; all unless told")
+    parser.add_argument("--sides", nargs="*", default=["ours", "theirs"], choices=["ours", "theirs"])
+    options = parser.parse_args(arguments)
+    import torch
+
+    torch.set_num_threads(1)
+    names = options.only or [f"pytorchcv/{n}" for n in PYTORCHCV] + [f"timm/{n}" for n in TIMM]
+    found = collect(names, options.out, options.sides)
+    if options.table:
+        options.table.write_text(table(found))
+
+
+if __name__ == "__main__":
+    main()

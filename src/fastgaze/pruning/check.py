@@ -1,0 +1,144 @@
+"""A trial: maps leave a copy of the network, and the copy must still be the masked network.
+
+Rules decide which maps may go. This is the net below them, for modules that do more than their class promises and
+for code that counts channels where no rule can see it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from fastgaze.core.errors import PruningError
+from fastgaze.pruning.places import Kept
+from fastgaze.pruning.trace import evaluation_mode, split_inputs
+from fastgaze.pruning.tracing import Unknown
+
+if TYPE_CHECKING:
+    from fastgaze.pruning.graph import ChannelGraph
+
+TOLERANCE = 1e-6  # of the largest output, in double precision
+TRIALS = 64  # copies that are made in search of the maps at fault
+
+
+def keep_what_differs(graph: ChannelGraph, example: Any, unknown: Unknown) -> None:
+    """Maps whose removal does not equal their mask become not prunable."""
+    if any(tensor.is_meta for tensor in [*graph.root.parameters(), *graph.root.buffers()]):
+        return  # there are no values to compare
+    chosen = _one_of_each(graph)
+    inputs = _few_images(example)
+    wrong, trials = [], [chosen] if chosen else []
+    spent = 0
+    while trials:
+        part = trials.pop()
+        spent += 1
+        if spent <= TRIALS and _agrees(graph, part, inputs):
+            continue
+        if len(part) == 1 or spent > TRIALS:
+            wrong += part
+        else:
+            trials += [part[: len(part) // 2], part[len(part) // 2 :]]
+    if wrong:
+        _keep(graph, wrong, unknown)
+
+
+def _one_of_each(graph: ChannelGraph) -> list[int]:
+    """One removable map of every sort, never the first: what is wrong about positions shows with later ones."""
+    alive, chosen, seen = graph.alive.clone(), list[int](), set[int]()
+    for index in torch.nonzero(graph.candidates()).flatten().flip(0).tolist():
+        sort = int(graph.incidence.sort_of[index])
+        if sort not in seen and graph.removable(index, alive):
+            seen.add(sort)
+            alive[index] = False
+            chosen.append(index)
+    return chosen[::-1]
+
+
+def _few_images(example: Any) -> Any:
+    args, kwargs = split_inputs(example)
+    few = max((len(t) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)), default=0)
+    return tree_map_only(Tensor, lambda t: t[:2] if len(t) == few else t, [list(args), kwargs])
+
+
+def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:
+    from fastgaze.pruning.compact import compact
+    from fastgaze.pruning.probe import masked
+
+    twin = copy.deepcopy(graph)
+    double = _in_double(twin, inputs)
+    twin.mark_removed(maps)
+    with masked(twin), _called(twin) as called:
+        expected = _outputs(twin, double)
+    whole = all(layer.module in called for layer in twin.makers)  # a closure may still call the original's layers
+    if not whole or not expected or not all(bool(torch.isfinite(t).all()) for t in expected):
+        return True  # nothing can be compared
+    try:
+        compact(twin)
+        found = _outputs(twin, double)
+    except Exception:
+        return False
+    return len(found) == len(expected) and all(_close(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@contextmanager
+def _called(graph: ChannelGraph) -> Iterator[set[nn.Module]]:
+    """The modules of layers that run inside the block."""
+    called: set[nn.Module] = set()
+    modules = {layer.module for layer in graph.makers}
+    hooks = [module.register_forward_pre_hook(lambda m, _args: called.add(m)) for module in modules]
+    try:
+        yield called
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _in_double(twin: ChannelGraph, inputs: Any) -> Any:
+    """The copy in double precision with parameters that all matter, if it runs so; else as it is."""
+    generator = torch.Generator().manual_seed(0)
+    for parameter in twin.root.parameters():
+        if parameter.is_floating_point() and parameter.numel() and float(parameter.detach().abs().max()) < 1e-3:
+            noise = torch.randn(parameter.shape, generator=generator) * 0.1
+            parameter.data.add_(noise.to(parameter))  # a block that starts as zero would hide what is wrong
+    twin.root.double()
+    double = tree_map_only(Tensor, lambda t: t.double() if t.is_floating_point() else t, inputs)
+    try:
+        _outputs(twin, double)
+    except Exception:
+        twin.root.float()
+        return inputs
+    return double
+
+
+def _outputs(graph: ChannelGraph, inputs: Any) -> list[Tensor]:
+    with evaluation_mode(graph.root.modules()), torch.no_grad():
+        torch.manual_seed(0)
+        result = graph.root(*inputs[0], **inputs[1])
+    values = result if isinstance(result, Tensor | list | tuple | dict) else getattr(result, "__dict__", result)
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+
+
+def _close(found: Tensor, expected: Tensor) -> bool:
+    if found.shape != expected.shape:
+        return False
+    if not expected.numel():
+        return True
+    tolerance = TOLERANCE if expected.dtype == torch.float64 else 1e-3
+    return float((found - expected).abs().max()) <= tolerance * max(1e-6, float(expected.abs().max()))
+
+
+def _keep(graph: ChannelGraph, wrong: list[int], unknown: Unknown) -> None:
+    sorts = graph.incidence.sort_of[torch.tensor(wrong)]
+    stays = torch.isin(graph.incidence.sort_of[:-1], sorts) & graph.prunable
+    names = sorted({str(graph.maps[k]) for k in wrong})
+    reason = f"removing {', '.join(names[:3])}{' and others' if len(names) > 3 else ''} changes more than masking does"
+    if unknown == "refuse":
+        raise PruningError(f"{reason}: a module does more than its class promises; trace with unknown='keep'")
+    graph.prunable &= ~stays
+    graph.kept.append(Kept(reason, "found by trial", int(stays.sum())))

@@ -1,0 +1,240 @@
+"""The kinds of layers that torch has, and how each is sliced; attention and norms over channels have their own modules.
+
+Which maps a layer ties is decided by its rule in ``modules.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from torch import Tensor, nn
+
+from fastgaze.pruning.layers import Cut, Layer, Position, norms_of_rows
+
+
+class Convolution(Layer):
+    """Dense or grouped; weight (out, in / groups, *kernel)."""
+
+    kind = "conv"
+    reads = makes = must_stay = engine = True
+    module: Any
+
+    @property
+    def groups(self) -> int:
+        """Groups of the convolution."""
+        return int(self.module.groups)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Kernel size."""
+        return tuple(self.module.kernel_size)
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """Stride."""
+        return tuple(self.module.stride)
+
+    @property
+    def dilation(self) -> tuple[int, ...]:
+        """Dilation."""
+        return tuple(self.module.dilation)
+
+    def flops(self, positions: list[Position]) -> tuple[int, int]:
+        """H W C_out (2 C_in K^2 + 1)."""
+        written = sum(p.written for p in positions)
+        return 2 * prod(self.kernel) * written, written
+
+    def weights(self) -> tuple[int, int]:
+        """K^2 for each pair of channels, and a bias."""
+        return prod(self.kernel), int(self.module.bias is not None)
+
+    def magnitudes(self) -> Tensor:
+        """float64 (channels out,): L1 norms of the filters."""
+        return norms_of_rows(self.module.weight)
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:
+        """Rows and columns of the weight."""
+        width = len(self.inputs) // self.groups
+        cut(self.module, "weight", {0: keep_out, 1: keep_in[keep_in < width]})
+        cut(self.module, "bias", {0: keep_out})
+        self.module.out_channels, self.module.in_channels = len(keep_out), len(keep_in)
+
+
+class Depthwise(Convolution):
+    """One input channel for each output channel: carries maps, also with a multiplier."""
+
+    kind = "depthwise"
+    reads = makes = must_stay = False
+    own = 1
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+        """Filters."""
+        multiplier = len(self.outputs) // self.groups
+        cut(self.module, "weight", {0: keep_out})
+        cut(self.module, "bias", {0: keep_out})
+        self.module.out_channels = len(keep_out)
+        self.module.in_channels = self.module.groups = len(keep_out) // multiplier
+
+
+class Transposed(Convolution):
+    """Transposed convolution; weight (in, out / groups, *kernel); each position that is read costs K^2."""
+
+    kind = "transposed"
+    transposed = True
+
+    def flops(self, positions: list[Position]) -> tuple[int, int]:
+        """H_in W_in C_out 2 C_in K^2 + H W C_out."""
+        return 2 * prod(self.kernel) * sum(p.read for p in positions), sum(p.written for p in positions)
+
+    def magnitudes(self) -> Tensor:
+        """float64 (channels out,): L1 norms of the filters."""
+        weight = self.module.weight.unflatten(0, (self.groups, -1)).transpose(1, 2).flatten(0, 1)
+        return norms_of_rows(weight)
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:
+        """Columns and rows of the weight."""
+        width = len(self.outputs) // self.groups
+        cut(self.module, "weight", {0: keep_in, 1: keep_out[keep_out < width]})
+        cut(self.module, "bias", {0: keep_out})
+        self.module.out_channels, self.module.in_channels = len(keep_out), len(keep_in)
+
+
+class DepthwiseTransposed(Depthwise):
+    """Transposed convolution with one filter for each channel; weight (channels, multiplier, *kernel)."""
+
+    transposed = True
+    flops = Transposed.flops
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+        """Filters."""
+        multiplier = len(self.outputs) // self.groups
+        first = keep_out[keep_out % multiplier == 0] // multiplier
+        cut(self.module, "weight", {0: first})
+        cut(self.module, "bias", {0: keep_out})
+        self.module.out_channels = len(keep_out)
+        self.module.in_channels = self.module.groups = len(first)
+
+
+class Linear(Layer):
+    """Reads the last dimension, for every token if there are any."""
+
+    kind = "linear"
+    reads = makes = must_stay = engine = True
+    module: Any
+
+    def flops(self, positions: list[Position]) -> tuple[int, int]:
+        """C_out (2 C_in + 1) for each token."""
+        written = sum(p.written for p in positions)
+        return 2 * written, written
+
+    def weights(self) -> tuple[int, int]:
+        """One for each pair of features, and a bias."""
+        return 1, int(self.module.bias is not None)
+
+    def magnitudes(self) -> Tensor:
+        """float64 (features,): L1 norms of the rows."""
+        return norms_of_rows(self.module.weight)
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:
+        """Rows and columns of the weight."""
+        cut(self.module, "weight", {0: keep_out, 1: keep_in})
+        cut(self.module, "bias", {0: keep_out})
+        self.module.out_features, self.module.in_features = len(keep_out), len(keep_in)
+
+
+class Embedding(Layer):
+    """A table of vectors; its features are maps."""
+
+    kind = "embedding"
+    makes = must_stay = True
+    module: Any
+
+    def weights(self) -> tuple[int, int]:
+        """A number for each word and feature."""
+        return 0, int(self.module.num_embeddings)
+
+    def magnitudes(self) -> Tensor:
+        """float64 (features,): L1 norms of the columns."""
+        return norms_of_rows(self.module.weight.T)
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (reads no maps)
+        """Columns of the table."""
+        cut(self.module, "weight", {1: keep_out})
+        self.module.embedding_dim = len(keep_out)
+
+
+class ChannelNorm(Layer):
+    """Batch or instance normalisation: each channel by itself."""
+
+    kind = "norm"
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+        """Scale, shift and statistics."""
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            cut(self.module, name, {0: keep_out})
+        setattr(self.module, "num_features", len(keep_out))  # noqa: B010 (of both kinds)
+
+
+class GroupNorm(Layer):
+    """Normalises groups of channels together; a whole group is one map."""
+
+    kind = "groupnorm"
+    must_stay = True
+    module: Any
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+        """Scale and shift; the number of groups falls, their width does not."""
+        width = len(self.outputs) // self.module.num_groups
+        for name in ("weight", "bias"):
+            cut(self.module, name, {0: keep_out})
+        self.module.num_channels, self.module.num_groups = len(keep_out), len(keep_out) // width
+
+
+class PReLU(Layer):
+    """A slope for each channel."""
+
+    kind = "prelu"
+    module: Any
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+        """Slopes."""
+        cut(self.module, "weight", {0: keep_out})
+        self.module.num_parameters = len(keep_out)
+
+
+@dataclass(eq=False)
+class TensorLayer(Layer):
+    """A parameter, buffer or plain tensor of a module that is combined with maps: layer scale, position codes."""
+
+    attribute: str = ""
+
+    kind = "tensor"
+
+    def weights(self) -> tuple[int, int]:
+        """Its elements for each channel, if it is a parameter."""
+        tensor = getattr(self.module, self.attribute)
+        return 0, tensor.numel() // tensor.shape[self.axis] if isinstance(tensor, nn.Parameter) else 0
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+        """Along the dimension that holds the maps."""
+        cut(self.module, self.attribute, {self.axis: keep_out})
+
+
+@dataclass(eq=False)
+class Number(Layer):
+    """A whole number that a module holds, such as ``num_heads``: the size of a dimension that may shrink."""
+
+    attribute: str = ""
+
+    kind = "number"
+    must_stay = True
+
+    def weights(self) -> tuple[int, int]:
+        """No parameter."""
+        return 0, 0
+
+    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (no tensor)
+        """The new number."""
+        setattr(self.module, self.attribute, len(keep_out))

@@ -1,0 +1,185 @@
+"""Which layer a module is, and which maps it ties: rules by class, subclasses included."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastgaze.core.errors import PruningError
+from fastgaze.pruning import kinds, norms
+from fastgaze.pruning.attention import AttentionIn, AttentionOut
+from fastgaze.pruning.layers import Images, Layer
+from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
+from fastgaze.pruning.tracing import Call, Rule
+
+_NOTHING = torch.zeros(0, dtype=torch.int64)
+
+
+def module_rule(module: nn.Module) -> Rule | None:
+    """The rule of the first class in the order of inheritance that has one."""
+    for cls in type(module).__mro__:
+        if cls in RULES:
+            return partial(follow, RULES[cls])
+    return None
+
+
+def images_of(call: Call, x: Tensor) -> Images:
+    """Where the batch is in what a layer reads; the first dimension where the trace cannot tell."""
+    images = call.label(x).images
+    axes = [d for d, n in enumerate(images.shape) if n > 1]
+    if len(axes) != 1:
+        return Images()
+    values = images.flatten()
+    count = len(torch.unique(values))
+    inner = bool((values[:count] == torch.arange(count)).all()) and count < len(values)
+    return Images(axes[0], inner, len(values) // count)
+
+
+def source(call: Call) -> Tensor:
+    """What a module reads, given by position or by name."""
+    x = call.args[0] if call.args else next(iter(call.kwargs.values()))
+    assert isinstance(x, Tensor)
+    return x
+
+
+def keep_computed(call: Call, *ids: Tensor) -> None:
+    """A weight that is made anew in every pass cannot be sliced: what the layer reads and makes stays."""
+    if "weight" not in call.target._parameters:
+        call.keep(torch.cat(ids), "has a computed weight (weight_norm and such)")
+
+
+def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int = 1) -> None:
+    """A layer that reads maps and makes new ones."""
+    x = source(call)
+    outputs = call.new_maps(width)
+    made = kind(call.path, call.target, inputs, outputs, axis=axis, images=images_of(call, x))
+    call.put_channels(call.layer(made).outputs, axis, like=x)
+
+
+def carries(call: Call, kind: type[Layer], ids: Tensor, axis: int = 1) -> None:
+    """A layer whose outputs belong to the maps that it reads."""
+    call.layer(kind(call.path, call.target, _NOTHING, ids, axis=axis, images=images_of(call, source(call))))
+    call.put_channels(ids, axis, like=source(call))
+
+
+def tie_groups(call: Call, ids: Tensor, groups: int) -> None:
+    """Groups keep equal widths: the j-th channels of all groups go together."""
+    grouped = ids.reshape(groups, -1)
+    call.tie(grouped, grouped[:1])
+
+
+def convolution(call: Call) -> None:
+    """Dense, grouped and depthwise convolutions, transposed ones too."""
+    module: Any = call.target
+    x = source(call)
+    if x.dim() != len(module.kernel_size) + 2:
+        blocks(call, "reads a single image without a batch")
+        return
+    transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+    ids, groups = call.channels(x), module.groups
+    if 1 < groups == module.in_channels:
+        spread = ids.repeat_interleave(module.out_channels // groups)
+        carries(call, kinds.DepthwiseTransposed if transposed else kinds.Depthwise, spread)
+        keep_computed(call, ids)
+        return
+    tie_groups(call, ids, groups)
+    makes(call, kinds.Transposed if transposed else kinds.Convolution, ids, module.out_channels)
+    tie_groups(call, call.channels(call.result), groups)
+    keep_computed(call, ids, call.channels(call.result))
+
+
+def linear(call: Call) -> None:
+    """A linear layer, on features or on tokens."""
+    ids = call.channels(source(call), -1)
+    makes(call, kinds.Linear, ids, call.target.out_features, -1)
+    keep_computed(call, ids, call.channels(call.result, -1))
+
+
+def embedding(call: Call) -> None:
+    """Vectors of words: features are maps."""
+    made = kinds.Embedding(call.path, call.target, _NOTHING, call.new_maps(call.target.embedding_dim), axis=-1)
+    call.put_channels(call.layer(made).outputs, -1)
+
+
+def channel_norm(call: Call) -> None:
+    """Batch and instance normalisation."""
+    module: Any = call.target
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None:
+        raise PruningError(
+            f"{call.name} has no running statistics, so that the images of a batch depend on each other and have no "
+            "signals of their own; use track_running_stats=True"
+        )
+    carries(call, kinds.ChannelNorm, call.channels(source(call), 1 if source(call).dim() > 1 else 0))
+
+
+def group_norm(call: Call) -> None:
+    """Whole groups go together; with one group, the norm over channels."""
+    groups = call.target.num_groups
+    if groups == 1:
+        layer_norm(call)
+        return
+    ids = call.channels(source(call))
+    grouped = ids.reshape(groups, -1)
+    call.tie(grouped, grouped[:, :1])
+    carries(call, kinds.GroupNorm, ids)
+
+
+def layer_norm(call: Call) -> None:
+    """Normalisation over channels."""
+    x = source(call)
+    found = norms.recognised(call.target, x, call.result)
+    if found is None:
+        blocks(call, "normalises over more than its channels, or does more than its class")
+        return
+    axis, centered, whole = found
+    ids = call.channels(x, axis)
+    images = images_of(call, x)
+    call.layer(norms.LayerNorm(
+        call.path, call.target, _NOTHING, ids, axis=axis, images=images, centered=centered, whole=whole
+    ))  # fmt: skip
+    call.put_channels(ids, axis, like=x)
+
+
+def prelu(call: Call) -> None:
+    """One slope for each channel, or one for all."""
+    x = source(call)
+    if x.dim() > 1 and call.target.num_parameters == x.shape[1]:
+        carries(call, kinds.PReLU, call.channels(x))
+    else:
+        pointwise(call)
+
+
+def attention(call: Call) -> None:
+    """nn.MultiheadAttention: heads are maps."""
+    module: Any = call.target
+    odd = module.in_proj_weight is None or module.bias_k is not None or module.add_zero_attn
+    if odd or len(call.args) < 3 or call.args[0].dim() != 3:
+        blocks(call, "has keys or values of another width, extra tokens, or inputs given by name")
+        return
+    q, k, v = call.args[:3]
+    ids = call.channels(q, -1)
+    for other in (k, v):
+        call.tie(ids, call.channels(other, -1))
+    heads = call.new_maps(module.num_heads).repeat_interleave(module.head_dim)
+    where = images_of(call, q)
+    inside = AttentionIn(f"{call.path}.in_proj", module, ids, heads.repeat(3), axis=-1, images=where)
+    heads = call.layer(inside).outputs[: len(heads)]
+    # Behind the heads the batch comes first, whatever the module's layout.
+    out = AttentionOut(f"{call.path}.out_proj", module, heads, call.new_maps(module.embed_dim), axis=-1)
+    recorded = call.layer(out)
+    recorded.positions[-1] = inside.measure(q, None, call.tracer.batch)
+    outputs = recorded.outputs
+    label = call.label(q)
+    call.set_label(call.result[0], outputs.reshape(1, 1, -1), label.images)
+
+
+RULES.update({
+    nn.modules.conv._ConvNd: convolution, nn.Linear: linear, nn.Embedding: embedding,
+    nn.modules.batchnorm._BatchNorm: channel_norm, nn.modules.instancenorm._InstanceNorm: channel_norm,
+    nn.GroupNorm: group_norm, nn.LayerNorm: layer_norm, nn.PReLU: prelu, nn.MultiheadAttention: attention,
+})  # fmt: skip
+if hasattr(nn, "RMSNorm"):
+    RULES[nn.RMSNorm] = layer_norm

@@ -1,0 +1,384 @@
+"""Tiny networks with one structure each that people use: what pruning must follow through Python as it is written."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Net(nn.Module):
+    """A convolution of twelve maps, and one that reads them; subclasses do something in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 12, 3, padding=1), nn.Conv2d(12, 4, 1)
+
+    function: Any = None
+
+    def between(self, x: Tensor) -> Tensor:
+        return x if self.function is None else self.function(self, x)  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Any:
+        return self.last(self.between(self.first(x)))
+
+
+def between(function: Callable[[Any, Tensor], Tensor], **parts: Any) -> Callable[[], nn.Module]:
+    """A network with ``function`` between its convolutions, which finds ``parts`` on the network."""
+
+    def build() -> nn.Module:
+        net = Net()
+        for name, part in parts.items():
+            value = part() if callable(part) and not isinstance(part, nn.Module) else part
+            if isinstance(value, Tensor) and not isinstance(value, nn.Parameter) and name.startswith("buffer"):
+                net.register_buffer(name, value)
+            else:
+                setattr(net, name, value)
+        net.function = function  # type: ignore[assignment]
+        return net
+
+    return build
+
+
+class LinearGate(Net):
+    """Squeeze and excitation with linear layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze, self.excite = nn.Linear(12, 3), nn.Linear(3, 12)
+
+    def between(self, x: Tensor) -> Tensor:
+        gate = F.adaptive_avg_pool2d(x, 1).squeeze(-1).squeeze(-1)
+        gate = torch.sigmoid(self.excite(F.relu(self.squeeze(gate))))
+        return x * gate.unsqueeze(-1).unsqueeze(-1)
+
+
+class SpatialGate(Net):
+    """One channel that multiplies all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Conv2d(12, 1, 1)
+
+    def between(self, x: Tensor) -> Tensor:
+        return x * self.gate(x).sigmoid()
+
+
+class StackSum(Net):
+    """Branches stacked, weighed by a softmax over branches, and added (selective kernels)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(12, 12, 1), nn.Conv2d(12, 12, 3, padding=1)
+        self.branches, self.width = 2, 12
+        self.weigh = nn.Linear(12, 24)
+
+    def between(self, x: Tensor) -> Tensor:
+        both = torch.stack([self.a(x), self.b(x)], 1)
+        weight = self.weigh(both.sum(1).mean((2, 3)))
+        weight = weight.view(len(x), self.branches, self.width).softmax(1)
+        return (both * weight[..., None, None]).sum(1)
+
+
+class C2f(Net):
+    """Chunk, a chain of bottlenecks, and everything concatenated, as in YOLO."""
+
+    def __init__(self, split: bool = False) -> None:
+        super().__init__()
+        self.c, self.split = 6, split
+        self.m = nn.ModuleList(nn.Conv2d(6, 6, 3, padding=1) for _ in range(2))
+        self.last = nn.Conv2d(24, 4, 1)
+
+    def between(self, x: Tensor) -> Tensor:
+        parts = list(x.split((self.c, self.c), 1) if self.split else x.chunk(2, 1))
+        for m in self.m:
+            parts.append(parts[-1] + m(parts[-1]).relu())
+        return torch.cat(parts, 1)
+
+
+class Shuffle(Net):
+    """Grouped convolutions with a channel shuffle between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups = 3
+        self.g1, self.g2 = nn.Conv2d(12, 12, 1, groups=3), nn.Conv2d(12, 12, 1, groups=3)
+
+    def between(self, x: Tensor) -> Tensor:
+        b, c, h, w = self.g1(x).shape
+        y = self.g1(x).view(b, self.groups, c // self.groups, h, w).transpose(1, 2).contiguous()
+        return self.g2(y.view(b, c, h, w))
+
+
+class UNet(nn.Module):
+    """Down, up by a transposed convolution, skip by concatenation, with group normalisation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down1, self.down2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 12, 3, 2, 1)
+        self.norm = nn.GroupNorm(4, 12)
+        self.up, self.last = nn.ConvTranspose2d(12, 6, 2, 2), nn.Conv2d(14, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        skip = self.down1(x).relu()
+        deep = self.norm(self.down2(skip)).relu()
+        return self.last(torch.cat((skip, self.up(deep)), 1))
+
+
+class Upscaler(nn.Module):
+    """Sub-pixel convolution in the middle and at the end, with a global skip."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.mid, self.tail = (
+            nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 24, 3, padding=1), nn.Conv2d(6, 12, 3, padding=1),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.pixel_shuffle(self.mid(self.head(x)), 2)
+        return F.pixel_shuffle(self.tail(y), 2) + F.interpolate(x, scale_factor=4.0)
+
+
+class ConvNeXt(nn.Module):
+    """Depthwise, channels last, LayerNorm, linear layers, layer scale, residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.dw = nn.Conv2d(3, 8, 2, 2), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+        self.gamma = nn.Parameter(torch.rand(8) + 0.5)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.norm(self.dw(x).permute(0, 2, 3, 1))
+        y = self.down(F.gelu(self.up(y))) * self.gamma
+        x = x + y.permute(0, 3, 1, 2)
+        return self.head(x.mean((-2, -1)))
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim, self.width = heads, width // heads, width
+        self.scale = self.head_dim**-0.5
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, _ = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
+        share = (q * self.scale @ k.transpose(-2, -1)).softmax(-1)
+        return self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
+
+
+class Relative(nn.Module):
+    """Attention with a learned bias for each head and distance, looked up by a buffer, as in LeViT and Swin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.num_heads, self.head_dim = nn.Conv2d(3, 12, 4, 4), 3, 4
+        self.qkv, self.proj, self.width = nn.Linear(12, 36), nn.Linear(12, 3), 12
+        self.table = nn.Parameter(torch.randn(3, 7))
+        self.register_buffer("index", torch.arange(4)[:, None] - torch.arange(4) + 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x).flatten(2).transpose(1, 2)
+        b, n, _ = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        share = (q @ k.transpose(-2, -1) + self.table[:, self.index]).softmax(-1)
+        return self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
+
+
+class ViT(nn.Module):
+    """Patches, class token, position codes, two blocks."""
+
+    def __init__(self, width: int = 12, heads: int = 3) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(3, width, 4, 4)
+        self.token = nn.Parameter(torch.randn(1, 1, width))
+        self.codes = nn.Parameter(torch.randn(1, 5, width))
+        self.attention = nn.ModuleList(Attention(width, heads) for _ in range(2))
+        self.norm1, self.norm2 = (nn.ModuleList(nn.LayerNorm(width) for _ in range(2)) for _ in range(2))
+        self.mlp = nn.ModuleList(nn.Sequential(nn.Linear(width, 16), nn.GELU(), nn.Linear(16, width)) for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat((self.token.expand(len(x), -1, -1), x), 1) + self.codes
+        for a, m, n1, n2 in zip(self.attention, self.mlp, self.norm1, self.norm2, strict=True):
+            x = x + a(n1(x))
+            x = x + m(n2(x))
+        return self.head(self.norm(x)[:, 0])
+
+
+class Encoder(nn.Module):
+    """nn.TransformerEncoder on tokens of an image."""
+
+    def __init__(self, batch_first: bool = True) -> None:
+        super().__init__()
+        self.batch_first, self.embed = batch_first, nn.Conv2d(3, 8, 4, 4)
+        layer = nn.TransformerEncoderLayer(8, 4, 12, dropout=0.0, batch_first=batch_first)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x).flatten(2)
+        x = self.encoder(x.transpose(1, 2) if self.batch_first else x.permute(2, 0, 1))
+        return self.head(x.mean(1 if self.batch_first else 0))
+
+
+class Windows(nn.Module):
+    """Attention inside windows that are moved into the batch, as in Swin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norm, self.attention, self.last = (
+            nn.Conv2d(3, 12, 1), nn.LayerNorm(12), Attention(12, 3), nn.Conv2d(12, 2, 1),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.embed(x).permute(0, 2, 3, 1)
+        b, h, w, c = y.shape
+        z = self.norm(y).view(b, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c)
+        z = self.attention(z).view(b, h // 4, w // 4, 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(b, h, w, c)
+        return self.last((y + z).permute(0, 3, 1, 2))
+
+
+class TwoInputs(nn.Module):
+    """An image and a vector."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image, self.vector, self.last = nn.Conv2d(3, 8, 3), nn.Linear(5, 6), nn.Linear(14, 3)
+
+    def forward(self, image: Tensor, vector: Tensor) -> Tensor:
+        return self.last(torch.cat((self.image(image).relu().mean((2, 3)), self.vector(vector).relu()), 1))
+
+
+class Siamese(nn.Module):
+    """Two images through one trunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 6, 3))
+        self.last = nn.Linear(6, 2)
+
+    def forward(self, one: Tensor, other: Tensor) -> Tensor:
+        return self.last((self.trunk(one) - self.trunk(other)).abs().mean((2, 3)))
+
+
+class Branching(Net):
+    """Python decides by the values and by the mode."""
+
+    def forward(self, x: Tensor) -> Any:
+        bright = float(x.sum()) > -1e9
+        x = self.first(x) * 2 if self.training else self.first(x)
+        for _ in range(2):
+            x = x.relu() if bright else -x
+        return self.last(x)
+
+
+def _swish(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(x)
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # deprecated, and still in many networks
+    scripted = torch.jit.script(_swish)
+
+
+class Norm2d(nn.LayerNorm):
+    """LayerNorm over dimension 1, as timm has it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias, self.eps).permute(
+            0, 3, 1, 2
+        )
+
+
+class ActNorm(nn.BatchNorm2d):
+    """BatchNorm with its activation inside, as timm has it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(super().forward(x))
+
+
+class Video(nn.Module):
+    """Three dimensions, grouped and dilated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv3d(1, 8, 3, padding=1), nn.Conv3d(8, 8, 3, padding=2, dilation=2, groups=4)
+        self.last = nn.Conv3d(8, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.b(self.a(x).relu()).relu())
+
+
+IMAGE = (3, 8, 8)
+# name -> (build, shapes of the inputs of one image, least number of maps that may go)
+ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
+    "linear gate": (LinearGate, [IMAGE], 15),
+    "spatial gate": (SpatialGate, [IMAGE], 12),
+    "stack and sum": (StackSum, [IMAGE], 24),
+    "c2f": (C2f, [IMAGE], 6),
+    "c2f, split": (lambda: C2f(split=True), [IMAGE], 6),
+    "shuffle": (Shuffle, [IMAGE], 8),
+    "u-net": (UNet, [IMAGE], 18),
+    "pixel shuffle": (Upscaler, [IMAGE], 14),
+    "convnext": (ConvNeXt, [IMAGE], 24),
+    "vit": (ViT, [IMAGE], 50),
+    "relative positions": (Relative, [IMAGE], 15),
+    "encoder": (Encoder, [IMAGE], 32),
+    "encoder, batch second": (lambda: Encoder(batch_first=False), [IMAGE], 32),
+    "windows": (Windows, [IMAGE], 3),
+    "two inputs": (TwoInputs, [IMAGE, (5,)], 14),
+    "siamese": (Siamese, [IMAGE, IMAGE], 14),
+    "control flow": (Branching, [IMAGE], 12),
+    "three dimensions": (Video, [(1, 4, 6, 6)], 2),
+    "one dimension": (
+        lambda: nn.Sequential(nn.Conv1d(3, 8, 3), nn.ReLU(), nn.ConvTranspose1d(8, 6, 3), nn.Conv1d(6, 2, 1)),
+        [(3, 9)], 14,
+    ),
+    "norm over channels": (between(lambda s, x: s.norm(x), norm=lambda: Norm2d(12)), [IMAGE], 12),
+    "one group": (between(lambda s, x: s.norm(x), norm=lambda: nn.GroupNorm(1, 12)), [IMAGE], 12),
+    "groups": (between(lambda s, x: s.norm(x), norm=lambda: nn.GroupNorm(6, 12)), [IMAGE], 6),
+    "norm with activation": (between(lambda s, x: s.norm(x), norm=lambda: ActNorm(12)), [IMAGE], 12),
+    "layer scale": (between(lambda s, x: x * s.g, g=lambda: nn.Parameter(torch.rand(12, 1, 1))), [IMAGE], 12),
+    "buffer": (between(lambda s, x: x * s.buffer_a, buffer_a=lambda: torch.rand(1, 12, 1, 1)), [IMAGE], 12),
+    "plain tensor": (between(lambda s, x: x + s.plain, plain=lambda: torch.rand(12, 1, 1)), [IMAGE], 12),
+    "bounded by a parameter": (
+        between(lambda s, x: x.clamp(min=s.low), low=lambda: nn.Parameter(torch.zeros(12, 1, 1))), [IMAGE], 12,
+    ),
+    "spatial slices": (between(lambda s, x: x[:, :, ::2, 1:] + x[..., 1::2, :-1]), [IMAGE], 12),
+    "pointwise": (
+        between(lambda s, x: torch.where(x > 0, x.square(), x.detach().clamp_min(-0.5)).log1p()), [IMAGE], 12,
+    ),
+    "reduction": (between(lambda s, x: x - x.amax((2, 3), keepdim=True) + x.std(2, keepdim=True)), [IMAGE], 12),
+    "by name": (between(lambda s, x: s.conv(input=x), conv=lambda: nn.Conv2d(12, 12, 1)), [IMAGE], 24),
+    "scripted": (between(lambda s, x: scripted(x)), [IMAGE], 12),
+    "half of the channels": (between(lambda s, x: torch.cat((x[:, : x.shape[1] // 2], x[:, x.shape[1] // 2 :]), 1)),
+                             [IMAGE], 6),
+    "written reshape": (between(lambda s, x: x.reshape(x.shape[0], -1, 64).reshape(x.shape[0], x.shape[1], 8, 8)),
+                        [IMAGE], 12),
+    "spread": (between(lambda s, x: x * x.mean((2, 3), keepdim=True).expand_as(x)), [IMAGE], 12),
+    "sub-pixel module": (
+        between(lambda s, x: s.up(x), up=lambda: nn.PixelShuffle(2), last=lambda: nn.Conv2d(3, 4, 1)), [IMAGE], 3,
+    ),
+    "unpacked tensor": (between(lambda s, x: sum(y for y in torch.stack((x, x * 2)))), [IMAGE], 12),
+    "new zeros": (between(lambda s, x: torch.maximum(x, x.new_zeros(x.shape))), [IMAGE], 12),
+    "zero padding of space": (between(lambda s, x: F.pad(x, (1, 1, 0, 2))), [IMAGE], 12),
+}  # fmt: skip
+
+
+def make_odd(name: str, seed: int = 0, batch: int = 3, dtype: torch.dtype = torch.float64) -> tuple[nn.Module, Any]:
+    """A network in evaluation mode and its inputs, as a tuple."""
+    torch.manual_seed(seed)
+    build, shapes, _ = ODD[name]
+    net = build().to(dtype).eval()
+    for key, value in list(net.__dict__.items()):
+        if isinstance(value, Tensor):
+            setattr(net, key, value.to(dtype))
+    return net, tuple(torch.randn(batch, *shape, dtype=dtype) for shape in shapes)

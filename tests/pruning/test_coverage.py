@@ -1,0 +1,180 @@
+"""Structures that people use: each is followed, pruned exactly, and scored by the definition of its mask."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fastgaze.core.errors import PruningError
+from fastgaze.pruning import ChannelGraph, Fisher, Flops, Pruner, Statistics, compact, masked, probed
+from tests.pruning.odd_nets import ODD, Net, between, make_odd
+from tests.pruning.test_compact import removable_choice
+
+
+def losses(net: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+    """(N,): a loss for each image that depends on every output."""
+    y = net(*inputs).flatten(1)
+    return (y - torch.linspace(-1, 1, y.shape[1], dtype=y.dtype)).square().mean(1) + torch.tanh(y).mean(1)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_the_masked_network_equals_the_compacted_one(name: str) -> None:
+    net, inputs = make_odd(name)
+    graph = ChannelGraph.trace(net, inputs)
+    assert int(graph.prunable.sum()) >= ODD[name][2], graph.describe()
+    assert not any("trial" in kept.where for kept in graph.kept), graph.kept  # rules are right by themselves
+    for seed in range(3):
+        twin, _ = make_odd(name)
+        graph = ChannelGraph.trace(twin, inputs, check=False)
+        graph.mark_removed(removable_choice(graph, 0.5, seed))
+        with torch.no_grad(), masked(graph):
+            expected = twin(*inputs)
+        compact(graph)
+        with torch.no_grad():
+            torch.testing.assert_close(twin(*inputs), expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_signals_are_derivatives_of_the_mask(name: str) -> None:
+    """g_nk from one backward pass against the loss with the mask moved a little, map by map and image by image."""
+    net, inputs = make_odd(name)
+    graph = ChannelGraph.trace(net, inputs, check=False)
+    statistics = Statistics(len(graph.maps))
+    with probed(graph, statistics):
+        losses(net, inputs).mean().backward()
+    fisher = Fisher()(graph, statistics)
+    free = torch.nonzero(graph.prunable).flatten().tolist()
+    for index in free[:: max(1, len(free) // 5)]:
+        g = soft_derivative(net, graph, inputs, index)
+        expected = float(g.square().mean() / 2)
+        assert float(fisher[index]) == pytest.approx(expected, rel=1e-4, abs=1e-12), graph.maps[index]
+
+
+def soft_derivative(net: nn.Module, graph: ChannelGraph, inputs: tuple[Tensor, ...], index: int) -> Tensor:
+    """(N,): central difference of the losses over the mask of one map, with every mask at its place."""
+    sides = []
+    for value in (1 + 1e-5, 1 - 1e-5):
+        handles: list[Any] = []
+        for layer in graph.layers:
+            ids = layer.outputs if layer.couples else layer.inputs
+            if bool((ids == index).any()):
+                mask = torch.ones(len(ids), dtype=torch.float64)
+                mask[ids == index] = value
+                handles += layer.soft_mask(mask) if layer.couples else layer.probe(soft(mask, layer.axis))
+        with torch.no_grad():
+            sides.append(losses(net, inputs))
+        for handle in reversed(handles):
+            handle.remove()
+    return (sides[0] - sides[1]) / 2e-5
+
+
+def soft(mask: Tensor, axis: int) -> Callable[[Tensor], Tensor]:
+    return lambda x: x * mask.reshape([-1 if d == axis % x.dim() else 1 for d in range(x.dim())])
+
+
+@pytest.mark.parametrize("name", ["vit", "encoder", "convnext", "u-net", "siamese", "shuffle", "c2f, split"])
+def test_pruned_networks_train_on_and_reload(name: str, tmp_path: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from fastgaze.pruning import History
+
+    net, inputs = make_odd(name)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    pruner = Pruner(ChannelGraph.trace(net, inputs), optimizer=optimizer)
+    start = pruner.total_cost
+    for _ in range(3):
+        optimizer.zero_grad()
+        with pruner.observe():
+            losses(net, inputs).mean().backward()
+        optimizer.step()
+        pruner.prune(1)
+    assert pruner.total_cost < start
+    assert pruner.total_cost == Flops().total(ChannelGraph.trace(net, inputs))
+    pruner.history.save(str(tmp_path / "history.json"))
+    save_file(net.state_dict(), tmp_path / "weights")
+    fresh, _ = make_odd(name, seed=1)
+    History.load(str(tmp_path / "history.json")).replay(ChannelGraph.trace(fresh, inputs))
+    fresh.load_state_dict(load_file(tmp_path / "weights"))
+    torch.testing.assert_close(fresh(*inputs), net(*inputs))
+
+
+def unknown(x: Tensor) -> Tensor:
+    return torch.fft.fft2(x).real
+
+
+@pytest.mark.parametrize(
+    ("function", "word"),
+    [
+        (lambda s, x: unknown(x), "fft"),
+        (lambda s, x: x.reshape(2, 12, 8, 8), "number 12 written down"),
+        (lambda s, x: x[:, :12] + x[:, [3] * 12], "selects single maps"),
+        (lambda s, x: x - x.mean(1, keepdim=True), "mixes the maps"),
+        (lambda s, x: x / x.shape[1] ** 0.5, "uses how many maps"),
+        (lambda s, x: x * x.shape[1], "uses how many maps"),
+        (lambda s, x: x * float(x.detach().sum() > 0), "mixes the maps"),
+        (lambda s, x: torch.ones(12, 1, 1) * x, "joins them with what cannot be sliced"),
+        (lambda s, x: torch.cat((x[:, :5], x[:, 5:]), 1), "number 5 written down"),
+    ],
+)
+def test_what_cannot_be_followed_keeps_its_maps_and_is_listed_with_its_line(function: Any, word: str) -> None:
+    net, x = between(function)(), torch.randn(2, 3, 8, 8)
+    wide = nn.Sequential(nn.Conv2d(3, 5, 1), nn.Conv2d(5, 3, 1), net)
+    graph = ChannelGraph.trace(wide, x)
+    assert [str(m) for m in graph.maps if m.prunable][:5] == [f"0[{k}]" for k in range(5)]
+    assert any(word in kept.reason and "test_coverage.py:" in kept.where for kept in graph.kept), graph.kept
+    assert "stays: " in graph.describe()
+    if "how many" in word:  # a number that is read does no harm as long as it stays
+        ChannelGraph.trace(wide, x, unknown="refuse")
+        return
+    with pytest.raises(PruningError, match=f"{word}.*unknown='keep'") as refused:
+        ChannelGraph.trace(wide, x, unknown="refuse")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_module_that_does_more_than_its_class_is_found_by_trial() -> None:
+    class Standardised(nn.Conv2d):
+        def forward(self, x: Tensor) -> Tensor:
+            weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)  # over the inputs too
+            return nn.functional.conv2d(x, weight, self.bias)
+
+    net = nn.Sequential(nn.Conv2d(3, 8, 1), Standardised(8, 6, 1), nn.Conv2d(6, 2, 1))
+    graph = ChannelGraph.trace(net, torch.randn(2, 3, 8, 8))
+    assert graph.prunable.tolist() == [False] * 8 + [True] * 6 + [False] * 2
+    assert any("changes more than masking" in str(kept) for kept in graph.kept)
+
+
+class Aux(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.aux = nn.Conv2d(12, 2, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.first(x)
+        return (self.last(y), self.aux(y)) if self.training else self.last(y)
+
+
+def test_a_network_in_training_mode_is_traced_in_evaluation_mode_and_unreached_layers_are_reported() -> None:
+    net, x = Aux().train(), torch.randn(2, 3, 8, 8)
+    graph = ChannelGraph.trace(net, x)
+    assert graph.unreached == ["aux"]
+    assert "not reached by the example input, and unknown: aux" in graph.describe()
+    assert net.training
+    assert ChannelGraph.trace(net, x, training=True).unreached == []
+
+
+def test_a_network_that_does_not_run_is_refused_in_one_line_with_its_place() -> None:
+    class Broken(Net):
+        def between(self, x: Tensor) -> Tensor:
+            raise ValueError("first line\nsecond line")
+
+    with pytest.raises(PruningError, match=r"first line \(pruning/test_coverage.py:\d+\)") as refused:
+        ChannelGraph.trace(Broken(), torch.randn(2, 3, 8, 8))
+    assert "\n" not in str(refused.value)
+
+
+def test_batchnorm_without_running_statistics_is_refused() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False), nn.Conv2d(4, 2, 1))
+    with pytest.raises(PruningError, match=r"BatchNorm2d 1 has no running statistics.*track_running_stats=True"):
+        ChannelGraph.trace(net, torch.randn(2, 3, 8, 8))

@@ -1,0 +1,45 @@
+"""Networks that nobody here wrote. Twelve narrow ones always, all 135 with the slow tests."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import pruning_zoo
+
+SAMPLE = [
+    "pytorchcv/resnet18_wd4", "pytorchcv/seresnet10", "pytorchcv/shufflenetv2_wd2", "pytorchcv/mobilenetv2_wd4",
+    "pytorchcv/squeezenet_v1_1", "pytorchcv/dla46xc", "timm/resnet10t", "timm/mobilenetv3_small_050",
+    "timm/ghostnet_050", "timm/convnext_atto", "timm/regnety_002", "timm/vit_tiny_patch16_224",
+]  # fmt: skip
+
+
+def passes(name: str) -> dict[str, Any]:
+    library = name.split("/")[0]
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed; `make test` installs it")
+    result = pruning_zoo.ours(name)
+    assert result["share"] <= pruning_zoo.GOAL
+    assert result["error"] < 1e-5
+    return result
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_of_the_sample_is_pruned(name: str) -> None:
+    passes(name)
+
+
+ALL = [f"pytorchcv/{n}" for n in pruning_zoo.PYTORCHCV] + [f"timm/{n}" for n in pruning_zoo.TIMM]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_enough_networks_of_each_library_are_pruned(tmp_path: Path) -> None:
+    found = pruning_zoo.collect(ALL, tmp_path / "zoo.json", ["ours", "theirs"])
+    for library, least in (("pytorchcv", 60), ("timm", 60)):
+        rows = [row for name, row in found.items() if name.startswith(library)]
+        ours, theirs = (sum(row[side]["ok"] for row in rows) for side in ("ours", "theirs"))
+        assert ours >= least
+        assert ours > theirs
