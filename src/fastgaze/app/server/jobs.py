@@ -187,7 +187,7 @@ def _refusal(error: MemoryError | ImageError | ModelError) -> ApiError:
     if isinstance(error, ModelError):
         raise error
     if isinstance(error, ImageTooLargeError):
-        message = "the picture has far more pixels, pixels per side or scans than are accepted"
+        message = "the picture has far more pixels or scans than are accepted"
         return ApiError(413, "too_many_pixels", message)
     return ApiError(400, "bad_picture", "the picture is damaged or incomplete and cannot be decoded")
 
