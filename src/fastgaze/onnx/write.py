@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.cost import flops, parameters, prunable_maps
-from fastgaze.core.errors import ExportError, require
+from fastgaze.core.errors import ExportError, ModelError, require
 from fastgaze.core.files import replacing
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.spec import spec_to_json
@@ -349,6 +349,10 @@ def _publish(graph: "ModelProto", card: ModelCard, path: Path, check: Callable[[
     del graph.metadata_props[:]
     onnx.helper.set_model_props(graph, {KEY: json.dumps(card.to_json())})
     content: bytes = graph.SerializeToString()
-    check(Predictor(card, make_engine(path, content, threads=1)))
+    predictor = Predictor(card, make_engine(path, content, threads=1))
+    try:
+        check(predictor)
+    except ModelError as error:
+        raise ExportError(f"the exported network cannot be used: {error}; not written") from error
     with replacing(path) as part:
         part.write_bytes(content)
