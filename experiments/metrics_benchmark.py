@@ -13,7 +13,6 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,9 +107,8 @@ def fresh(case: Case) -> Case:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False)
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "metrics_benchmark.json")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=RESULTS / "metrics_benchmark.json")
     return parser
 
 

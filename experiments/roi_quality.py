@@ -147,14 +147,13 @@ def compare(
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "roi_quality.json")
     parser.add_argument("--model", help="a bundled model or an .onnx file; the default model without it")
     parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--frames", type=int, default=25, help="frames for each photograph")
     parser.add_argument("--crf", type=float, nargs="+", default=[24, 29, 34])
     parser.add_argument("--preset", default="veryfast")
     parser.add_argument("--strength", type=float, default=1.0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "roi_quality.json")
     return parser
 
 

@@ -56,7 +56,9 @@ class Row:
     engine: str
     precision: str
     network_size: tuple[int, int]
+    """(height, width)"""
     gflop: float
+    """Of one run."""
     run: Timed
     predictor: Predictor | None = None
     own_size: bool = False
@@ -220,7 +222,7 @@ HEAD = f"{'':18} {'':12} {'':5} {'network':>9} {'CPU ms':>9} {'x torch':>8} {'x 
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "speed.json", tiny="one model, 2 rounds")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--repeats", type=int, default=5, help="runs of a row within a round")
     parser.add_argument("--checkpoint", type=Path, default=RUNS / "teacher" / "single.safetensors")
@@ -228,8 +230,6 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="*", help="bundled models to measure; all by default")
     parser.add_argument("--score", action="store_true")
     parser.add_argument("--limit", type=int, help="score only this many images, evenly spread")
-    parser.add_argument("--tiny", action="store_true", help="one model, 2 rounds: shows that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS / "speed.json")
     return parser
 
 

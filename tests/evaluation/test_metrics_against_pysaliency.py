@@ -83,12 +83,13 @@ scenes = given(seed=st.integers(0, 2**31), kinds=st.tuples(*[st.sampled_from(KIN
 few = settings(max_examples=40, deadline=None)
 
 
+@pytest.mark.parametrize(("metric", "theirs"), [(metrics.auc, Maps.AUCs), (metrics.nss, Maps.NSSs)])
 @scenes
 @few
-def test_auc_agrees(seed, kinds):
+def test_auc_and_nss_agree(metric, theirs, seed, kinds):
     stimuli, fixations, maps, points = scene(seed, kinds)
-    expected = per_image(Maps(maps).AUCs(stimuli, fixations), fixations)
-    ours = [metrics.auc(m, p) for m, p in zip(maps, points, strict=True)]
+    expected = per_image(theirs(Maps(maps), stimuli, fixations), fixations)
+    ours = [metric(m, p) for m, p in zip(maps, points, strict=True)]
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
@@ -105,15 +106,6 @@ def test_shuffled_auc_agrees_from_points_and_from_counts(seed, kinds):
         counts = np.bincount(metrics.cells(values.shape, others), minlength=values.size)
         positives = values.ravel()[metrics.cells(values.shape, own)]
         assert metrics.auc_of_counts(positives, values.ravel(), counts) == pytest.approx(expected[i], abs=1e-6)
-
-
-@scenes
-@few
-def test_nss_agrees(seed, kinds):
-    stimuli, fixations, maps, points = scene(seed, kinds)
-    expected = per_image(Maps(maps).NSSs(stimuli, fixations), fixations)
-    ours = [metrics.nss(m, p) for m, p in zip(maps, points, strict=True)]
-    np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
 @scenes

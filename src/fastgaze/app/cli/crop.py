@@ -40,24 +40,18 @@ def crop(
     images: pictures.Images,
     ratio: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTH:HEIGHT", help="Shape of the window, such as 16:9. Repeat it for several.", show_default=False
-        ),
+        common.shapes("WIDTH:HEIGHT", "Shape of the window, such as 16:9. Repeat it for several."),
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTHxHEIGHT",
-            help="Exact pixels of the result, such as 1200x630; the shape follows. Repeat it for several.",
-            show_default=False,
+        common.shapes(
+            "WIDTHxHEIGHT", "Exact pixels of the result, such as 1200x630; the shape follows. Repeat it for several."
         ),
     ] = None,
     focus: Annotated[
         str | None, typer.Option(metavar="X,Y", help="Cut around this point of the picture, in pixels.")
     ] = None,
-    candidates: Annotated[
-        int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to list for a ratio.")
-    ] = 3,
+    candidates: common.Candidates = 3,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the cropped pictures, or - for stdout. Without it, none is written."),

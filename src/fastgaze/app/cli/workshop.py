@@ -1,7 +1,7 @@
 """``fastgaze workshop``: the stages of the paper, from the teacher to the pruned student."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from fastgaze.core.errors import ArgumentError, require
 if TYPE_CHECKING:
     from fastgaze.core.progress import Progress
     from fastgaze.training.config import Config
+    from fastgaze.training.fit import FitResult
 
 app = typer.Typer(
     help="Make models as the paper did: teacher, distillation, Fisher pruning, tuning. Every stage can be resumed.",
@@ -86,13 +87,9 @@ def distill(
 ) -> None:
     """Train a new student on the soft targets, with the settings of the section student."""
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.runs import processes
     from fastgaze.training.student import distill_student
 
-    with processes(), training_bar(out_folder.name) as report:
-        result = distill_student(settings, out_folder, grow, report)
-    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
-    print_result(facts, json)
+    _fit(lambda report: distill_student(settings, out_folder, grow, report), out_folder, json)
 
 
 @app.command(cls=Verb)
@@ -106,12 +103,18 @@ def tune(
 ) -> None:
     """Train an existing student further on the soft targets, with the settings of the section tune."""
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.runs import processes
     from fastgaze.training.student import tune_student
 
-    with processes(), training_bar(out_folder.name) as report:
-        result = tune_student(settings, start, out_folder, report)
-    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
+    _fit(lambda report: tune_student(settings, start, out_folder, report), out_folder, json)
+
+
+def _fit(train: "Callable[[Progress], FitResult]", folder: Path, json: bool) -> None:
+    """Train a student in ``folder`` with a progress bar, and print where its best checkpoint is and how good it is."""
+    from fastgaze.training.runs import processes
+
+    with processes(), training_bar(folder.name) as report:
+        result = train(report)
+    facts = {"checkpoint": str(folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
 
 
