@@ -25,17 +25,26 @@ Record = dict[str, Any]
 
 
 def make_parser(
-    doc: str | None, file: str, data: bool = True, out: Path | None = None, tiny: str = "", threads: bool = False
+    doc: str | None,
+    file: str,
+    data: bool = True,
+    out: Path | None = None,
+    tiny: str = "",
+    threads: bool = False,
+    rounds: int = 0,
 ) -> argparse.ArgumentParser:
     """A parser for the script ``file`` that shows ``doc`` as it is.
 
-    It knows ``--data``, ``--out`` if ``out`` is the default, ``--tiny`` if ``tiny`` says what a tiny run consists of,
-    and ``--threads``, which ``parse`` hands to torch, for those scripts that ask for them.
+    What several scripts have, it adds for those that ask for it: ``--data``, ``--out`` and ``--rounds`` with these
+    defaults, ``--tiny``, where ``tiny`` says what such a run consists of, and ``--threads``, which ``parse`` hands to
+    torch.
     """
     name, shape = f"python -m experiments.{Path(file).stem}", argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=name, description=doc, formatter_class=shape)
     if data:
         parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets (or set FASTGAZE_DATA)")
+    if rounds:
+        parser.add_argument("--rounds", type=int, default=rounds)
     if threads:
         parser.add_argument("--threads", type=int, default=1)
     if tiny:

@@ -107,9 +107,7 @@ def fresh(case: Case) -> Case:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "metrics_benchmark.json")
-    parser.add_argument("--rounds", type=int, default=15)
-    return parser
+    return common.make_parser(__doc__, __file__, data=False, out=RESULTS / "metrics_benchmark.json", rounds=15)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -29,7 +29,7 @@ from fastgaze.core.operators import gaussian_matrix
 from fastgaze.core.pictures import open_picture
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.data.formats import npz
-from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.predictor import Array, Predictor, load
 from fastgaze.runtime.video import Reader, Watch, maps
 from fastgaze.runtime.video.roi import Roi, watch_blocks, write_ffmpeg
 
@@ -37,7 +37,6 @@ SIZE = (336, 448)
 RATE = 25
 SIGMA = 16.0  # pixels; about one degree of visual angle in these photographs
 WATCH = Watch(smooth=0.2)
-Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -22,26 +22,27 @@ SIZES = [(11, 17), (23, 9), (16, 16)]
 KINDS = ["smooth", "ties", "constant", "signed", "peaked"]
 
 
-class Maps(pysaliency.SaliencyMapModel):
-    """The reference's model of given maps, found again by the number in the stimulus' first pixel."""
+class Given:
+    """Given maps, found again by the number in the stimulus' first pixel."""
 
     def __init__(self, maps):
         super().__init__(caching=False)
         self.maps = maps
 
-    def _saliency_map(self, stimulus):
+    def find(self, stimulus):
         return self.maps[int(stimulus[0, 0, 0])]
 
 
-class Densities(pysaliency.Model):
+class Maps(Given, pysaliency.SaliencyMapModel):
+    """The reference's model of given maps."""
+
+    _saliency_map = Given.find
+
+
+class Densities(Given, pysaliency.Model):
     """The same for log densities."""
 
-    def __init__(self, maps):
-        super().__init__(caching=False)
-        self.maps = maps
-
-    def _log_density(self, stimulus):
-        return self.maps[int(stimulus[0, 0, 0])]
+    _log_density = Given.find
 
 
 def make_map(rng, kind, size):

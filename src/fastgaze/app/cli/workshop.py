@@ -32,7 +32,7 @@ app = typer.Typer(
     help="Make models as the paper did: teacher, distillation, Fisher pruning, tuning. Every stage can be resumed.",
     no_args_is_help=True,
 )
-ConfigFile = Annotated[Path, typer.Option("--config", help="TOML file with the settings.", show_default=False)]
+Settings = Annotated[Path, typer.Option("--config", help="TOML file with the settings.", show_default=False)]
 Start = Annotated[Path, typer.Option("--start", help="Checkpoint to start from.", show_default=False)]
 RunFolder = Annotated[
     Path,
@@ -58,7 +58,7 @@ Scale = Annotated[
 
 
 @app.command(cls=Verb)
-def teacher(config: ConfigFile, json: Json = False) -> None:
+def teacher(config: Settings, json: Json = False) -> None:
     """Train the DeepGaze II ensemble and write its soft targets for the large data set."""
     settings = _read(config)
     from fastgaze.training.runs import processes
@@ -73,7 +73,7 @@ def teacher(config: ConfigFile, json: Json = False) -> None:
 
 @app.command(cls=Verb)
 def distill(
-    config: ConfigFile,
+    config: Settings,
     out_folder: RunFolder,
     grow: Annotated[
         Path | None,
@@ -94,12 +94,7 @@ def distill(
 
 @app.command(cls=Verb)
 def tune(
-    config: ConfigFile,
-    start: Start,
-    out_folder: RunFolder,
-    steps: Steps = None,
-    scale: Scale = None,
-    json: Json = False,
+    config: Settings, start: Start, out_folder: RunFolder, steps: Steps = None, scale: Scale = None, json: Json = False
 ) -> None:
     """Train an existing student further on the soft targets, with the settings of the section tune."""
     settings = _read(config).with_fit(steps, scale)
@@ -121,7 +116,7 @@ def _fit(train: "Callable[[Progress], FitResult]", folder: Path, json: bool) -> 
 @app.command("soft-targets", cls=Verb)
 def soft_targets(
     run: Annotated[Path, typer.Argument(help="Folder of a student's run.", show_default=False)],
-    config: ConfigFile,
+    config: Settings,
     variants: Annotated[
         bool,
         typer.Option("--variants", help="Predict drawings, noise and other changed versions of the images instead."),
@@ -143,7 +138,7 @@ def soft_targets(
 
 @app.command(cls=Verb)
 def prune(
-    config: ConfigFile,
+    config: Settings,
     start: Start,
     out_folder: RunFolder,
     objective: Annotated[
@@ -176,7 +171,7 @@ def prune(
 
 @app.command(cls=Verb)
 def narrow(
-    config: ConfigFile,
+    config: Settings,
     start: Start,
     widths: Annotated[
         str,
@@ -212,7 +207,7 @@ def _integers(option: str, text: str) -> list[int]:
 
 @app.command(cls=Verb)
 def sweep(
-    config: ConfigFile,
+    config: Settings,
     start: Start,
     out_folder: RunFolder,
     trials: Annotated[int, typer.Option(min=1, help="Number of finished trials at which the search ends.")] = 20,
