@@ -61,13 +61,12 @@ def describe(report: VideoReport) -> dict[str, object]:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_benchmark.json")
     parser.add_argument("--model", default=default_name(), help="a bundled model or an .onnx file")
     parser.add_argument("--photos", type=Path, help="folder of pictures; those of CAT2000 by default")
     parser.add_argument("--size", choices=SIZES, default="720p")
     parser.add_argument("--frames", type=int, default=600)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=RESULTS / "video_benchmark.json")
+    parser.add_argument("--repeats", type=int, default=3, help="runs; the one with the median time counts")
     return parser
 
 

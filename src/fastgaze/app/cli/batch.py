@@ -31,15 +31,9 @@ def batch(
     model: common.Model = None,
     ratio: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTH:HEIGHT",
-            help="Shape of the crop windows. Repeat it for several. By default 1:1 and 16:9.",
-            show_default=False,
-        ),
+        common.shapes("WIDTH:HEIGHT", "Shape of the crop windows. Repeat it for several. By default 1:1 and 16:9."),
     ] = None,
-    candidates: Annotated[
-        int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to store for a ratio.")
-    ] = 1,
+    candidates: common.Candidates = 1,
     peaks: Annotated[int, typer.Option(min=1, max=64, help="The most peaks to store for a picture.")] = 3,
     size: Annotated[
         str | None,

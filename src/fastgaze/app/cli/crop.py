@@ -41,16 +41,12 @@ def crop(
     images: pictures.Images,
     ratio: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTH:HEIGHT", help="Shape of the window, such as 16:9. Repeat it for several.", show_default=False
-        ),
+        common.shapes("WIDTH:HEIGHT", "Shape of the window, such as 16:9. Repeat it for several."),
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTHxHEIGHT",
-            help="Exact pixels of the result, such as 1200x630; the shape follows. Repeat it for several.",
-            show_default=False,
+        common.shapes(
+            "WIDTHxHEIGHT", "Exact pixels of the result, such as 1200x630; the shape follows. Repeat it for several."
         ),
     ] = None,
     focus: Annotated[

@@ -17,19 +17,24 @@ from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup
 from fastgaze.runtime.engines import available_cores
 
 RUNNERS = ("local", "ray")
+"""Processes on this machine, and Ray Data."""
 _DEFAULTS = BatchOptions()
 
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """How a run went; ``images`` counts the whole job, ``done`` and ``errors`` this run."""
+    """How a run went."""
 
     output: str
+    """Folder of the Parquet files, or its URL."""
     runner: str
     workers: int
     images: int
+    """Of the whole job."""
     done: int
+    """Images of this run, those with errors included."""
     errors: int
+    """Images of this run that could not be read."""
     seconds: float
     milliseconds: dict[str, float] = field(default_factory=dict)
     """Of one worker, per image: read, decode, prepare, network, tail, describe, write."""

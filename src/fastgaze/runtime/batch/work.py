@@ -39,6 +39,7 @@ class ShardReport:
 
     name: str
     images: int
+    """All of the shard, those with errors included."""
     errors: int
     steps: Mapping[str, Seconds]
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fastgaze.core.errors import DataError, require
@@ -149,9 +148,7 @@ class Reader:
     def __enter__(self) -> "Reader":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
