@@ -352,10 +352,6 @@ def _factor(size: tuple[int, int], at_least: tuple[int, int]) -> int:
     return min(size[0] // at_least[0], size[1] // at_least[1])
 
 
-def cut(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
-    """The window (left, top, right, bottom) of an RGB image, without Pillow's warning about large ones."""
-    left, top, right, bottom = box
-    return _to_image(np.asarray(image)[top:bottom, left:right])
 
 
 @contextmanager
