@@ -352,8 +352,6 @@ def _factor(size: tuple[int, int], at_least: tuple[int, int]) -> int:
     return min(size[0] // at_least[0], size[1] // at_least[1])
 
 
-
-
 @contextmanager
 def _hushed() -> Iterator[None]:
     """libtiff writes what it thinks of a file to the process's stderr, past Python; what matters is raised as well."""
