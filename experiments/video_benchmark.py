@@ -21,6 +21,7 @@ from PIL import Image
 
 from experiments import common
 from experiments.common import RESULTS
+from fastgaze.core.jsonable import Json
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.video import VideoReport, Watch, render
 from fastgaze.runtime.zoo import default_name
@@ -54,7 +55,7 @@ def make_clip(photos: list[Path], size: tuple[int, int], frames: int, path: Path
         container.mux(audio.encode(None))
 
 
-def describe(report: VideoReport) -> dict[str, object]:
+def describe(report: VideoReport) -> dict[str, Json]:
     """The report with frames per second of CPU time."""
     return report.to_json() | {"fps_of_cpu_time": round(report.frames / report.cpu_seconds, 2)}
 

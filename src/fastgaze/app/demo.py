@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any
 from urllib.parse import quote
 
 from PIL import Image, ImageDraw
@@ -13,6 +12,7 @@ from PIL import Image, ImageDraw
 from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
+from fastgaze.core.jsonable import Json
 from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
@@ -54,7 +54,7 @@ class DemoPhoto:
     gaze: GazeMap
     crop: Crop
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """What ``fastgaze demo --json`` prints about it."""
         return {"photo": self.name} | self.gaze.to_json() | {"crop": self.crop.to_json()}
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ class Picture:
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """The state without what can be read again."""
         return self.__dict__ | {"_unread": [], "_kept": None}
 

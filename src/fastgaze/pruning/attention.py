@@ -19,7 +19,7 @@ from fastgaze.pruning.norms import Replaced
 
 
 def attend(
-    module: Any,
+    module: nn.MultiheadAttention,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -72,7 +72,7 @@ class AttentionIn(Layer):
     kind = "attention in"
     reads = makes = must_stay = engine = True
     sources = 3
-    module: Any
+    module: nn.MultiheadAttention
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:
         """As three linear layers."""
@@ -99,7 +99,7 @@ class AttentionIn(Layer):
     def mask(self, keep: Callable[[], Tensor]) -> list[Handle]:
         """Zeros in queries, keys and values."""
 
-        def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        def before(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             mask = keep()
             return None if bool(mask.all()) else (*(zeroed(t, mask, -1) for t in args[:3]), *args[3:])
 
@@ -108,7 +108,7 @@ class AttentionIn(Layer):
     def probe(self, watch: Callable[[Tensor], Tensor]) -> list[Handle]:
         """Each tensor once, also where it is query, key and value at the same time."""
 
-        def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        def before(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             seen = {id(t): watch(t) for t in {id(t): t for t in args[:3]}.values()}
             return (*(seen[id(t)] for t in args[:3]), *args[3:])
 
@@ -120,7 +120,7 @@ class AttentionOut(Layer):
 
     kind = "attention out"
     reads = makes = must_stay = engine = True
-    module: Any
+    module: nn.MultiheadAttention
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:
         """As a linear layer."""

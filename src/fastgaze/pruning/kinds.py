@@ -122,7 +122,7 @@ class Linear(Layer):
 
     kind = "linear"
     reads = makes = must_stay = engine = True
-    module: Any
+    module: nn.Linear
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:
         """C_out (2 C_in + 1) for each token."""
@@ -149,7 +149,7 @@ class Embedding(Layer):
 
     kind = "embedding"
     makes = must_stay = True
-    module: Any
+    module: nn.Embedding
 
     def weights(self) -> tuple[int, int]:
         """A number for each word and feature."""
@@ -182,7 +182,7 @@ class GroupNorm(Layer):
 
     kind = "groupnorm"
     must_stay = True
-    module: Any
+    module: nn.GroupNorm
 
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Scale and shift; the number of groups falls, their width does not."""
@@ -196,7 +196,7 @@ class PReLU(Layer):
     """A slope for each channel."""
 
     kind = "prelu"
-    module: Any
+    module: nn.PReLU
 
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Slopes."""

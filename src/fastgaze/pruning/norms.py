@@ -49,7 +49,7 @@ class LayerNorm(Layer):
         """Statistics over the present channels only; the others come out as zero."""
         plain = self.module.forward
 
-        def forward(x: Tensor, *rest: Any) -> Tensor:
+        def forward(x: Tensor, *rest: object) -> Tensor:
             mask = keep()
             if bool(mask.all()):
                 result: Tensor = plain(x, *rest)
@@ -64,7 +64,7 @@ class LayerNorm(Layer):
     def soft_mask(self, mask: Tensor) -> list[Handle]:
         """The layer with ``mask`` (channels,) of any values in its statistics: the definition behind the derivative."""
 
-        def forward(x: Tensor, *_rest: Any) -> Tensor:
+        def forward(x: Tensor, *_rest: object) -> Tensor:
             axis = self.axis % x.dim()
             m = mask.to(x).reshape([-1 if d == axis else 1 for d in range(x.dim())])
             axes = tuple(range(1, x.dim())) if self.whole else (axis,)
@@ -109,7 +109,7 @@ class LayerNorm(Layer):
 class Replaced:
     """Another ``forward`` for one module until ``remove`` is called."""
 
-    def __init__(self, module: nn.Module, forward: Callable[..., Any]) -> None:
+    def __init__(self, module: nn.Module, forward: Callable[..., object]) -> None:
         self.module = module
         self.before = module.__dict__.get("forward")
         module.forward = forward

@@ -106,7 +106,7 @@ class Probe(torch.autograd.Function):
     """Identity that hands x and dL/dx to ``report`` on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, x: Tensor, anchor: Tensor, report: Any) -> Tensor:
+    def forward(ctx: Any, y: Tensor, x: Tensor, anchor: Tensor, report: Callable[[Tensor, Tensor], None]) -> Tensor:
         del anchor  # requires a gradient, so that the probe runs behind frozen layers too
         ctx.save_for_backward(x)
         ctx.report = report
@@ -182,7 +182,7 @@ class _Collector:
             rows = _rows(terms, layer)
             report.products.append(rows if rows.dim() == 2 else rows.flatten(2).sum(2))
 
-        def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
             self._count(layer, report)
             if not torch.is_grad_enabled():
                 return None

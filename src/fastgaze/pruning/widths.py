@@ -48,7 +48,7 @@ class Width(int):
         ratio = (self.times * times, self.divide * divide)
         return Width.make(value, self.reader, self.ids, self.owner, ratio)
 
-    def _plain(self, other: Any, how: str) -> int:
+    def _plain(self, other: int, how: str) -> int:
         """The other operand as a number; an attribute that is mixed with a width must not change."""
         if isinstance(other, Width):
             other.reader.counted(other, how)

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from PIL import Image, ImageCms, ImageSequence, JpegImagePlugin
 
@@ -271,7 +270,9 @@ def _from_cmyk(image: Image.Image) -> Image.Image:
     return converted
 
 
-def _encode(name: str, windows: Sequence[Image.Image], milliseconds: Sequence[float], options: dict[str, Any]) -> bytes:
+def _encode(
+    name: str, windows: Sequence[Image.Image], milliseconds: Sequence[float], options: dict[str, object]
+) -> bytes:
     buffer = io.BytesIO()
     if len(windows) > 1:
         options = options | {
@@ -285,9 +286,12 @@ def _encode(name: str, windows: Sequence[Image.Image], milliseconds: Sequence[fl
 
 def _options(
     name: str, source: Image.Image, window: Image.Image, quality: int | None, lossless: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What Pillow writes beside the pixels: profile, EXIF, XMP and the like, and how finely."""
-    options: dict[str, Any] = {"icc_profile": metadata.profile(source, window), "exif": metadata.exif(source, window)}
+    options: dict[str, object] = {
+        "icc_profile": metadata.profile(source, window),
+        "exif": metadata.exif(source, window),
+    }
     if "dpi" in source.info:
         options["dpi"] = source.info["dpi"]
     match name:
@@ -314,8 +318,8 @@ def _options(
     return {key: value for key, value in options.items() if value is not None}
 
 
-def _jpeg_options(source: Image.Image, quality: int | None) -> dict[str, Any]:
-    options: dict[str, Any] = {"optimize": True, "progressive": bool(source.info.get("progressive"))}
+def _jpeg_options(source: Image.Image, quality: int | None) -> dict[str, object]:
+    options: dict[str, object] = {"optimize": True, "progressive": bool(source.info.get("progressive"))}
     own = jpeg_quality(source)
     if own is None or (quality is not None and quality < own):
         return options | {"quality": DEFAULT_QUALITY if quality is None else quality}

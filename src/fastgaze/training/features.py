@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastgaze.core.files import new_array
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import STRIDE, VGGSpec
-from fastgaze.networks.checkpoint import Json
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.networks.vgg import VGG
 from fastgaze.training.datasets import PreparedSet, Workshop, channels_last, normalise, reduced_precision

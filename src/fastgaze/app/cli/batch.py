@@ -1,10 +1,11 @@
 """``fastgaze batch``: many pictures into Parquet files, on this machine or on a Ray cluster."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fastgaze.app.cli import common
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import parse_size
 
 
@@ -73,7 +74,7 @@ def batch(
         _print(summary.to_json())
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _print(facts: Document) -> None:
     common.report(
         f"{facts['output']}: {facts['images']} pictures, {facts['done']} of them done in this run, "
         f"{facts['errors']} with an error; {facts['images_per_second']:.1f} pictures per second "

@@ -104,7 +104,7 @@ def limit_blas(threads: int | None) -> None:
         os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)))
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print one JSON document on stdout; NaN and infinity are refused rather than written as invalid JSON."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 

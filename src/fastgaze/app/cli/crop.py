@@ -5,12 +5,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size, format_size, parse_size, size_to_json
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def crop(
     if piped:
         _check_pipe(jobs, wishes)
 
-    def work(job: pictures.Job) -> dict[str, Any]:
+    def work(job: pictures.Job) -> Document:
         picture = open_picture(job.source)
         gaze = predictor.look(picture, None if out is None else _pixels_needed(picture.size, wishes)).at(None, bias)
         found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
@@ -162,7 +163,7 @@ def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:
     pictures.refuse_terminal("a picture", "or leave out --out to list the windows")
 
 
-def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[dict[str, Any]]:
+def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[Document]:
     """Write one file for each window; what is told of it."""
     written = []
     for wish, cut in cuts.items():
@@ -173,7 +174,7 @@ def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[dict[str, Any]]:
     return written
 
 
-def _srcset(written: Sequence[dict[str, Any]]) -> str:
+def _srcset(written: Sequence[Document]) -> str:
     """For the HTML of an image: every file with its width, smallest first."""
     ordered = sorted(written, key=lambda facts: facts["width"])
     return ", ".join(f"{Path(facts['file']).name} {facts['width']}w" for facts in ordered)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
 from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
+from fastgaze.core.jsonable import Document
 from fastgaze.core.picture_limits import DecodingCost
 from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
@@ -133,7 +133,7 @@ def _needs(verb: str, picture: Picture, size: int, options: Options, predictor: 
     return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
 
 
-def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | dict[str, Any]:
+def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
     """The answer of ``POST /v1/gaze``."""
     size = _answer_size(picture, options, limits)
     view = predictor.look(picture, at_least=size if options.format == "overlay" else None)
@@ -146,7 +146,7 @@ def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limit
     return facts
 
 
-def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | dict[str, Any]:
+def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
     """The answer of ``POST /v1/crop``: windows, or the best one as a picture."""
     found = predictor.look(picture).at(None, options.center_bias)
     if options.format == "json":
@@ -203,7 +203,7 @@ def map_size(size: Size, most: int) -> Size:
     return max(int(height * factor), 1), max(int(width * factor), 1)
 
 
-def _json(facts: dict[str, Any], start: float) -> JobResult:
+def _json(facts: Document, start: float) -> JobResult:
     total = {"total": 1e3 * (perf_counter() - start)}
     facts["milliseconds"] = {step: round(time, 3) for step, time in (facts["milliseconds"] | total).items()}
     return JobResult(json.dumps(facts, allow_nan=False).encode())

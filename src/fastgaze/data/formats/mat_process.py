@@ -20,7 +20,10 @@ from typing import IO, Any
 import numpy as np
 
 from fastgaze.core.errors import DataError
+from fastgaze.core.jsonable import Json
 
+Struct = dict[str, Any]
+"""Variables or fields by name: a struct, a list of values, text, or an array."""
 _LENGTH = struct.Struct(">Q")
 _SECONDS = 120.0
 _KINDS = "biufcU"
@@ -34,7 +37,7 @@ class MatProcess:
         # By process. What a fork inherits belongs to its parent, which still waits for answers: it is left alone.
         self._started: dict[int, subprocess.Popen[bytes]] = {}
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, path: Path) -> Struct:
         """The variables of a .mat file; DataError when it cannot be read."""
         process = self._running()
         assert process.stdin is not None
@@ -49,7 +52,7 @@ class MatProcess:
             raise DataError(f"{path} is not a readable .mat file: the reader crashed over it or never ended") from error
         if "error" in answer:
             raise DataError(f"{path} is not a readable .mat file ({answer['error']})")
-        values: dict[str, Any] = _unpacked(answer["values"])
+        values: Struct = _unpacked(answer["values"])
         return values
 
     def stop(self) -> None:
@@ -88,7 +91,7 @@ def _receive(stream: IO[bytes]) -> bytes:
     return content
 
 
-def _packed(value: Any) -> Any:
+def _packed(value: Any) -> Json:
     if isinstance(value, dict):
         return {"dict": [[str(name), _packed(item)] for name, item in value.items()]}
     if isinstance(value, list):
