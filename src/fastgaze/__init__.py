@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BundledModel",
     "Crop",
+    "Cut",
     "FastGazeError",
     "GazeMap",
     "Peak",
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from fastgaze.core.errors import FastGazeError
     from fastgaze.runtime import batch, video
     from fastgaze.runtime.crop import Crop
+    from fastgaze.runtime.cutting import Cut
     from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.peaks import Peak
     from fastgaze.runtime.predictor import Predictor, View, load, predict
@@ -49,6 +51,7 @@ _MODULES = {
 _HOME = {
     "BundledModel": "fastgaze.runtime.zoo",
     "Crop": "fastgaze.runtime.crop",
+    "Cut": "fastgaze.runtime.cutting",
     "FastGazeError": "fastgaze.core.errors",
     "GazeMap": "fastgaze.runtime.gazemap",
     "Peak": "fastgaze.runtime.peaks",

@@ -142,7 +142,7 @@ class Picture:
         return image if step is None else image.transpose(step)
 
     def stored(self) -> Image.Image:
-        """The picture as Pillow has it, with its own mode, frames and metadata, not turned: a file is opened anew.
+        """The picture as Pillow has it, with its own mode, frames and metadata, not turned: a file is opened again.
 
         An image that lives in memory is given as it is and must not be changed.
         """

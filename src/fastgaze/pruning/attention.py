@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Cut, Handle, Layer, Position, norms_of_rows, zeroed
+from fastgaze.pruning.layers import Handle, Layer, Position, TensorCut, norms_of_rows, zeroed
 from fastgaze.pruning.norms import Replaced
 
 
@@ -87,7 +87,7 @@ class AttentionIn(Layer):
         """float64: L1 norms of the rows."""
         return norms_of_rows(self.module.in_proj_weight)
 
-    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows of whole heads, columns of the input."""
         cut(self.module, "in_proj_weight", {0: keep_out, 1: keep_in})
         cut(self.module, "in_proj_bias", {0: keep_out})
@@ -135,7 +135,7 @@ class AttentionOut(Layer):
         """float64: L1 norms of the rows."""
         return norms_of_rows(self.module.out_proj.weight)
 
-    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows and columns of the projection."""
         inner = self.module.out_proj
         cut(inner, "weight", {0: keep_out, 1: keep_in})

@@ -10,7 +10,7 @@ from fastgaze.core.errors import PruningError
 
 
 def recalibrate(network: nn.Module, batches: Iterable[Any], forward: Callable[[Any], Any] | None = None) -> int:
-    """Compute the running statistics of all BatchNorm layers anew, as plain means over ``batches``.
+    """Compute the running statistics of all BatchNorm layers again, as plain means over ``batches``.
 
     A removal changes what the layers behind it see, and steps inside ``observe()`` leave the statistics alone: after
     pruning they are stale. Parameters stay as they are.

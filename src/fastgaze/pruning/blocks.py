@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from fastgaze.pruning.graph import ChannelGraph
 from fastgaze.pruning.layers import Handle
-from fastgaze.pruning.probe import Reduction, Watch
+from fastgaze.pruning.probe import Reduction, Watched
 
 
 class BlockSignals:
@@ -63,7 +63,7 @@ class BlockSignals:
         def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
             if not (torch.is_grad_enabled() and args):
                 return None
-            watched: Tensor = Watch.apply(output, (output - args[0]).detach(), anchor, back)  # type: ignore[no-untyped-call]
+            watched: Tensor = Watched.apply(output, (output - args[0]).detach(), anchor, back)  # type: ignore[no-untyped-call]
             return watched
 
         return after

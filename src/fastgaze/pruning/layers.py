@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Cut(Protocol):
+class TensorCut(Protocol):
     """Replaces a tensor of a module by a slice of it, in optimizers too."""
 
     def __call__(self, module: nn.Module, name: str, index: Mapping[int, Tensor]) -> None:
@@ -124,7 +124,7 @@ class Layer:
         """``a`` and ``b`` of its number of parameters."""
         return 0, sum(1 for p in self.module.parameters(recurse=False) if p.dim() == 1)
 
-    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
         """Keep these channels (indices) of its tensors and write its new widths down."""
         raise NotImplementedError
 

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Cut, Handle, Layer
+from fastgaze.pruning.layers import Handle, Layer, TensorCut
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class LayerNorm(Layer):
     kind = "layernorm"
     couples = must_stay = True
 
-    def slice(self, cut: Cut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Scale, shift and the written shape."""
         for name in ("weight", "bias"):
             cut(self.module, name, {0: keep_out})

@@ -102,7 +102,7 @@ def map_products(x: Tensor, grad: Tensor) -> Tensor:
     return torch.cat(sums) if len(sums) > 1 else sums[0]
 
 
-class Watch(torch.autograd.Function):
+class Watched(torch.autograd.Function):
     """Identity that hands x and dL/dx to ``report`` on the way back."""
 
     @staticmethod
@@ -168,7 +168,7 @@ class _Collector:
             if not (self.gradient and torch.is_grad_enabled()):
                 return x
             report.elements = x.numel() // max(1, x.shape[layer.axis])
-            probed: Tensor = Watch.apply(x, x, self.anchor, back)  # type: ignore[no-untyped-call]
+            probed: Tensor = Watched.apply(x, x, self.anchor, back)  # type: ignore[no-untyped-call]
             return probed
 
         return watch
@@ -187,7 +187,7 @@ class _Collector:
             if not torch.is_grad_enabled():
                 return None
             report.elements = output.numel() // max(1, output.shape[layer.axis])
-            probed: Tensor = Watch.apply(output, args[0].detach(), self.anchor, back)  # type: ignore[no-untyped-call]
+            probed: Tensor = Watched.apply(output, args[0].detach(), self.anchor, back)  # type: ignore[no-untyped-call]
             return probed
 
         return [layer.module.register_forward_hook(after)]

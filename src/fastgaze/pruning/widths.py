@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 
-class Reader(Protocol):
+class MapReader(Protocol):
     """Who is told when a number is used for something that pruning cannot follow."""
 
     def counted(self, width: Width, how: str) -> None:
@@ -24,7 +24,7 @@ class Reader(Protocol):
 class Width(int):
     """A number of channels: that of ``ids``, or an attribute ``owner`` = (module name, attribute), times / divide."""
 
-    reader: Reader
+    reader: MapReader
     ids: Tensor | None
     owner: tuple[str, str] | None
     times: int
@@ -33,7 +33,7 @@ class Width(int):
     @staticmethod
     def make(
         value: int,
-        reader: Reader,
+        reader: MapReader,
         ids: Tensor | None = None,
         owner: tuple[str, str] | None = None,
         ratio: tuple[int, int] = (1, 1),

@@ -321,7 +321,7 @@ def _tables(image: Image.Image) -> Mapping[int, list[int]]:
 
 
 def jpeg_quality(image: Image.Image) -> int | None:
-    """1..100, by libjpeg's scale, of the quality whose luminance table is nearest; None if it is no JPEG file."""
+    """1..100, by libjpeg's scale, of the quality whose luminance table is nearest; None if it is not a JPEG file."""
     tables = _tables(image)
     if 0 not in tables:
         return None
