@@ -24,12 +24,41 @@ PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
 Record = dict[str, Any]
 
 
-def make_parser(doc: str | None, file: str, data: bool = True) -> argparse.ArgumentParser:
-    """A parser for the script ``file`` that shows ``doc`` as it is; with ``data``, it knows ``--data``."""
+def make_parser(
+    doc: str | None,
+    file: str,
+    data: bool = True,
+    out: Path | None = None,
+    tiny: str = "",
+    threads: bool = False,
+    rounds: int = 0,
+) -> argparse.ArgumentParser:
+    """A parser for the script ``file`` that shows ``doc`` as it is.
+
+    What several scripts have, it adds for those that ask for it: ``--data``, ``--out`` and ``--rounds`` with these
+    defaults, ``--tiny``, where ``tiny`` says what such a run consists of, and ``--threads``, which ``parse`` hands to
+    torch.
+    """
     name, shape = f"python -m experiments.{Path(file).stem}", argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=name, description=doc, formatter_class=shape)
     if data:
         parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets (or set FASTGAZE_DATA)")
+    if rounds:
+        parser.add_argument("--rounds", type=int, default=rounds)
+    if threads:
+        parser.add_argument("--threads", type=int, default=1)
+    if tiny:
+        parser.add_argument("--tiny", action="store_true", help=f"{tiny}: shows that it runs")
+    if out:
+        parser.add_argument("--out", type=Path, default=out)
+    return parser
+
+
+def make_settings_parser(doc: str | None, file: str, example: str, tiny: str) -> argparse.ArgumentParser:
+    """A parser for a script that trains as a file of settings says, and names its result after that file."""
+    parser = make_parser(doc, file, tiny=tiny, threads=True)
+    parser.add_argument("config", type=Path, help=f"settings, such as experiments/configs/{example}")
+    parser.add_argument("--out", type=Path, help="results/NAME.json, by the name of the settings, unless given")
     return parser
 
 
@@ -38,6 +67,10 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(given)
     options.command = shlex.join([*parser.prog.split(), *given])
+    if "threads" in options:
+        import torch  # most scripts work without it
+
+        torch.set_num_threads(options.threads)
     return options
 
 

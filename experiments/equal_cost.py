@@ -16,19 +16,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from experiments import common, scoring
 from experiments.common import RESULTS, Record
-from experiments.starts import checkpoint_of, tiny_tuning, tiny_workshop
+from experiments.starts import RunSettings, checkpoint_of, read_runs, tiny_tuning, tiny_workshop
 from fastgaze.core.cost import flops, layers
 from fastgaze.core.sizes import format_size
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.predictor import load
-from fastgaze.training.config import Config, PruneSettings, StudentSettings, TuneSettings, read_settings
-from fastgaze.training.datasets import Workshop
+from fastgaze.training.config import Config, PruneSettings, StudentSettings, TuneSettings
 from fastgaze.training.prune import REFERENCE, prune_student
 from fastgaze.training.student import tune_student
 
@@ -36,7 +33,7 @@ SETS = ("salicon-val", "osie-held-out", "cat2000")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(RunSettings):
     """A file in experiments/configs.
 
     start: a bundled name or a checkpoint below the repository.
@@ -45,7 +42,6 @@ class Comparison:
     pairs: differences that the report shows, such as ``beta* - none``.
     """
 
-    workshop: Workshop
     start: str
     gflop: float
     seeds: tuple[int, ...]
@@ -104,25 +100,18 @@ def score(path: Path, options: argparse.Namespace) -> dict[str, Record]:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
-    parser.add_argument("config", type=Path, help="settings, such as experiments/configs/equal_cost.toml")
+    parser = common.make_settings_parser(__doc__, __file__, "equal_cost.toml", tiny="one seed, two steps, 4 images")
     parser.add_argument("--only", nargs="+", help="variants; all by default")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--limit", type=int, help="score only this many images of each set, evenly spread")
     parser.add_argument("--runs", type=Path, help="folder of the runs, instead of the one in the settings")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="one seed, two steps, 4 images: shows that it runs")
-    parser.add_argument("--out", type=Path, help="results/NAME.json, by the name of the settings, unless given")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run every variant and seed that is missing."""
     options = common.parse(make_parser(), arguments)
-    torch.set_num_threads(options.threads)
-    comparison = read_settings(Comparison, options.config)
-    if options.runs:
-        comparison = replace(comparison, workshop=replace(comparison.workshop, runs=options.runs))
+    comparison = read_runs(Comparison, options)
     if options.tiny:
         comparison, options.limit = comparison.tiny(), 4
     out = options.out or RESULTS / f"{options.config.stem}.json"

@@ -108,11 +108,9 @@ def _spread(values: npt.NDArray[np.float64]) -> dict[str, float]:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False)
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "file_to_answer.json", rounds=15)
     parser.add_argument("--photo", type=Path, help="a large JPEG in place of the enlarged example")
     parser.add_argument("--model", help="a bundled model or an .onnx file")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=RESULTS / "file_to_answer.json")
     return parser
 
 

@@ -42,7 +42,6 @@ OWN = "own size"
 
 def score_all(entries: list[Entry], record: Record, options: argparse.Namespace) -> None:
     """Add what is missing to ``record``, model by model, and keep it after each."""
-    torch.set_num_threads(options.threads)
     loaded: dict[str, FixationSet] = {}
     for entry in entries:
         own = own_record(record, entry)
@@ -164,17 +163,14 @@ def figures(
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "front.json", tiny="4 images, 2 rounds", rounds=11)
     parser.add_argument("--models", type=Path, default=CONFIGS / "front.toml", help="the list of models")
     parser.add_argument("--only", nargs="*", help="names; all by default")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--limit", type=int, help="score only this many images of each set, evenly spread")
     parser.add_argument("--threads", type=int, default=1, help="while scoring")
     parser.add_argument("--times", action="store_true", help="time, and score nothing")
-    parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--repeats", type=int, default=3, help="runs of a model within a round")
-    parser.add_argument("--tiny", action="store_true", help="4 images, 2 rounds: shows that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS / "front.json")
     return parser
 
 

@@ -43,9 +43,8 @@ def environment(folder: Path) -> tuple[Path, Path]:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False)
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "install_size.json")
     parser.add_argument("--limit", type=float, default=150)
-    parser.add_argument("--out", type=Path, default=RESULTS / "install_size.json")
     return parser
 
 

@@ -363,19 +363,17 @@ def print_table(summary: list[dict[str, Any]]) -> None:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(
+        __doc__, __file__, out=RESULTS / "lenet_mnist.json", tiny="600 digits, one epoch, one seed", threads=True
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=RUNS / "lenet_mnist", help="folder of finished rows")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="600 digits, one epoch, one seed: shows that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS / "lenet_mnist.json")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, prune, tune and tabulate what is missing."""
     options = common.parse(make_parser(), arguments)
-    torch.set_num_threads(options.threads)
     plan, seeds = (TINY, 1) if options.tiny else (Plan(), options.seeds)
     benches = [Workbench(options.work, options.data / "mnist", seed, plan) for seed in range(1, seeds + 1)]
     for stage in (Workbench.table, Workbench.single, Workbench.pushed):

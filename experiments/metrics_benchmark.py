@@ -13,7 +13,6 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,10 +107,7 @@ def fresh(case: Case) -> Case:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=RESULTS / "metrics_benchmark.json")
-    return parser
+    return common.make_parser(__doc__, __file__, data=False, out=RESULTS / "metrics_benchmark.json", rounds=15)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -73,14 +73,11 @@ def lines(name: str, rows: dict[str, Record]) -> str:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "peers.json", tiny="4 images", threads=True)
     parser.add_argument("--peer", type=Path, default=PEER)
     parser.add_argument("--readings", action="store_true", help="score other readings of the peer's file instead")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--limit", type=int, help="score only this many images of each set, evenly spread")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="4 images: shows that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS / "peers.json")
     return parser
 
 

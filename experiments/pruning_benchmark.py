@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -71,12 +70,11 @@ def outside_share(maps: int, maps_per_round: int, batch: int, size: tuple[int, i
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False)
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "pruning_benchmark.json")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--maps", type=int, default=2000)
     parser.add_argument("--maps-per-round", type=int, default=10)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--out", type=Path, default=RESULTS / "pruning_benchmark.json")
     return parser
 
 

@@ -269,21 +269,16 @@ def summary(curves: dict[str, Record]) -> str:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
-    parser.add_argument("config", type=Path, help="settings, such as experiments/configs/figure1.toml")
+    parser = common.make_settings_parser(__doc__, __file__, "figure1.toml", tiny="8 small images, two marks")
     parser.add_argument("--model", help="instead of the one in the settings")
     parser.add_argument("--only", nargs="+", help="names of methods; all by default")
     parser.add_argument("--cache", type=Path, default=RUNS / "cache", help="decoded images")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="8 small images, two marks: shows that it runs")
-    parser.add_argument("--out", type=Path, help="results/NAME.json, by the name of the settings, unless given")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run every method that is missing."""
     options = common.parse(make_parser(), arguments)
-    torch.set_num_threads(options.threads)
     settings = read_settings(Settings, options.config)
     settings = settings.tiny() if options.tiny else settings
     settings = replace(settings, model=options.model) if options.model else settings

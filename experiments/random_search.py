@@ -13,22 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import torch
-
 from experiments import common
 from experiments.common import CONFIGS, RESULTS, Record
-from experiments.starts import checkpoint_of, tiny_tuning, tiny_workshop
+from experiments.starts import RunSettings, checkpoint_of, read_runs, tiny_tuning, tiny_workshop
 from fastgaze.core.sizes import format_size
-from fastgaze.training.config import Config, PruneSettings, StudentSettings, SweepSettings, TuneSettings, read_settings
-from fastgaze.training.datasets import Workshop
+from fastgaze.training.config import Config, PruneSettings, StudentSettings, SweepSettings, TuneSettings
 from fastgaze.training.sweep import run_sweep, student_trial, summary
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(RunSettings):
     """A file in experiments/configs; ``start`` is a bundled name or a checkpoint below the repository."""
 
-    workshop: Workshop
     start: str
     trials: int
     prune: PruneSettings = field(default_factory=PruneSettings)
@@ -49,24 +45,20 @@ class Search:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False)
+    parser = common.make_parser(
+        __doc__, __file__, data=False, out=RESULTS / "sweep.json", tiny="two trials of two steps", threads=True
+    )
     parser.add_argument("--config", type=Path, default=CONFIGS / "sweep.toml")
     parser.add_argument("--trials", type=int, help="instead of the number in the settings")
     parser.add_argument("--storage", default="", help="URL of the study's database; a file in the run's folder")
     parser.add_argument("--runs", type=Path, help="folder of the runs, instead of the one in the settings")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tiny", action="store_true", help="two trials of two steps: shows that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS / "sweep.json")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search until the study has its trials."""
     options = common.parse(make_parser(), arguments)
-    torch.set_num_threads(options.threads)
-    search = read_settings(Search, options.config)
-    if options.runs:
-        search = replace(search, workshop=replace(search.workshop, runs=options.runs))
+    search = read_runs(Search, options)
     search = search.tiny() if options.tiny else search
     folder = search.workshop.runs / "sweep"
     folder.mkdir(parents=True, exist_ok=True)

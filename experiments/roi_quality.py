@@ -29,7 +29,7 @@ from fastgaze.core.operators import gaussian_matrix
 from fastgaze.core.pictures import open_picture
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.data.formats import npz
-from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.predictor import Array, Predictor, load
 from fastgaze.runtime.video import Reader, Watch, maps
 from fastgaze.runtime.video.roi import Roi, watch_blocks, write_ffmpeg
 
@@ -37,7 +37,6 @@ SIZE = (336, 448)
 RATE = 25
 SIGMA = 16.0  # pixels; about one degree of visual angle in these photographs
 WATCH = Watch(smooth=0.2)
-Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -147,14 +146,13 @@ def compare(
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "roi_quality.json")
     parser.add_argument("--model", help="a bundled model or an .onnx file; the default model without it")
     parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--frames", type=int, default=25, help="frames for each photograph")
     parser.add_argument("--crf", type=float, nargs="+", default=[24, 29, 34])
     parser.add_argument("--preset", default="veryfast")
     parser.add_argument("--strength", type=float, default=1.0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "roi_quality.json")
     return parser
 
 

@@ -69,10 +69,8 @@ def store_photos(names: list[str], folder: Path) -> dict[str, Image.Image]:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False)
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "maps.json", tiny="one photograph")
     parser.add_argument("--models", type=Path, default=CONFIGS / "front.toml", help="TOML: [figures] and [[model]]")
-    parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
-    parser.add_argument("--tiny", action="store_true", help="one photograph: shows that it runs")
     parser.add_argument("--images", type=Path, default=DOCS / "images" / "results" / "maps")
     return parser
 

@@ -15,7 +15,6 @@ as they would not on a network. Exit code 1 when a promise is broken.
 import argparse
 import asyncio
 import contextlib
-import io
 import json
 import multiprocessing
 import multiprocessing.pool
@@ -23,29 +22,22 @@ import os
 import random
 import re
 import signal
-import struct
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from experiments.hostile_clients import HOST, MOST_SECONDS, attack
+from experiments.load_test import memory_mb, percentiles, photograph, post, tree
 
-from experiments.load_test import hostile_uploads, memory_mb, percentiles, photograph, post, tree
-
-MOST_SECONDS = 600.0
 GOOD_CLIENTS = 4
-HOST = "127.0.0.1"
 PATHS = ("/v1/gaze", "/v1/gaze", "/v1/crop?ratio=16:9&n=3", "/v1/gaze?format=png&size=320x240")
 PROMISES = {"throughput": 0.5, "longest_wait": 5.0, "livez_p99_ms": 100.0, "memory_mb": 1024.0, "recovery_seconds": 1.0}
-
-Address = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -100,158 +92,6 @@ def good_phase(port: int, seconds: float) -> Good:
     waits = [wait for _, waits in found for wait in waits]
     rate = round(statuses["200"] / (time.monotonic() - start), 2)
     return Good(dict(statuses), rate, percentiles([1e3 * wait for wait in waits]), round(max(waits), 2))
-
-
-# -- hostile clients --------------------------------------------------------------------------------------------------
-
-
-def head(length: int | str, path: str = "/v1/gaze") -> bytes:
-    framing = f"Content-Length: {length}" if isinstance(length, int) else length
-    return f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\n{framing}\r\n\r\n".encode()
-
-
-async def slow_reader(address: Address, rng: random.Random, kit: "Kit") -> None:
-    """Ask for 64 MB and read a kilobyte now and then."""
-    reader, writer = await asyncio.open_connection(*address, limit=1024)
-    writer.write(head(len(kit.small), f"/v1/gaze?format=npy&size={rng.choice(('4000x4000', '2000x2000'))}") + kit.small)
-    for _ in range(20):
-        await reader.read(1024)
-        await asyncio.sleep(rng.uniform(0.1, 1))
-    writer.transport.abort()
-
-
-async def slow_writer(address: Address, rng: random.Random, kit: "Kit") -> None:
-    """Announce a megabyte and send a byte now and then."""
-    _, writer = await asyncio.open_connection(*address)
-    writer.write(head(1 << 20) + kit.small[:10])
-    for _ in range(30):
-        writer.write(b"x")
-        await writer.drain()
-        await asyncio.sleep(rng.uniform(0.05, 0.5))
-    writer.transport.abort()
-
-
-async def chunk_storm(address: Address, _: random.Random, kit: "Kit") -> None:
-    await send(address, head("Transfer-Encoding: chunked") + kit.chunks)
-
-
-async def scan_bomb(address: Address, _: random.Random, kit: "Kit") -> None:
-    await send(address, head(len(kit.scans)) + kit.scans)
-
-
-async def memory_bomb(address: Address, rng: random.Random, _: "Kit") -> None:
-    content = webp(*rng.choice(((16383, 16383), (7000, 7000), (4000, 4000))))
-    await send(address, head(len(content)) + content)
-
-
-async def largest(address: Address, rng: random.Random, kit: "Kit") -> None:
-    content = rng.choice((kit.large_png, kit.large_jpeg))
-    await send(address, head(len(content), rng.choice(("/v1/gaze", "/v1/gaze?format=overlay"))) + content)
-
-
-async def damaged(address: Address, rng: random.Random, kit: "Kit") -> None:
-    _, content, content_type = rng.choice(kit.damaged)
-    request = head(len(content)).replace(b"\r\n\r\n", f"\r\nContent-Type: {content_type}\r\n\r\n".encode())
-    await send(address, request + content)
-
-
-async def huge_head(address: Address, rng: random.Random, _: "Kit") -> None:
-    more = rng.choice((b"X: " + b"y" * 60_000 + b"\r\n", b"X: y\r\n" * 5_000, b"X: y\r\n" * 90))
-    await send(address, b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n" + more + b"\r\n")
-
-
-async def pipeline(address: Address, _: random.Random, __: "Kit") -> None:
-    await send(address, b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 500)
-
-
-async def silent(address: Address, rng: random.Random, _: "Kit") -> None:
-    """Thirty connections that say nothing."""
-    writers = [(await asyncio.open_connection(*address))[1] for _ in range(30)]
-    await asyncio.sleep(rng.uniform(1, 5))
-    for writer in writers:
-        writer.transport.abort()
-
-
-async def leaver(address: Address, rng: random.Random, kit: "Kit") -> None:
-    """Ask and leave at once."""
-    for _ in range(10):
-        _, writer = await asyncio.open_connection(*address)
-        writer.write(head(len(kit.small)) + kit.small)
-        await writer.drain()
-        writer.transport.abort()
-        await asyncio.sleep(rng.uniform(0, 0.05))
-
-
-ATTACKS: tuple[Callable[[Address, random.Random, "Kit"], Awaitable[None]], ...] = (
-    slow_reader, slow_writer, chunk_storm, scan_bomb, memory_bomb, largest, damaged, huge_head, pipeline, silent,
-    leaver,
-)  # fmt: skip
-
-
-async def send(address: Address, request: bytes) -> None:
-    """Send and read what comes, for five seconds at most."""
-    reader, writer = await asyncio.open_connection(*address)
-    try:
-        async with asyncio.timeout(5):
-            writer.write(request)
-            await writer.drain()
-            await reader.read(4096)
-    finally:
-        writer.transport.abort()
-
-
-@dataclass(frozen=True)
-class Kit:
-    """What hostile clients send, made once."""
-
-    small: bytes
-    chunks: bytes
-    scans: bytes
-    large_png: bytes
-    large_jpeg: bytes
-    damaged: list[tuple[str, bytes, str]]
-
-
-def make_kit(side: int) -> Kit:
-    plain = Image.new("RGB", (side, side), (90, 120, 60))
-    png, jpeg, progressive = io.BytesIO(), io.BytesIO(), io.BytesIO()
-    plain.save(png, "PNG", compress_level=1)
-    plain.save(jpeg, "JPEG", progressive=True, subsampling=0, quality=30)
-    Image.effect_noise((2000, 2000), 20).convert("RGB").save(progressive, "JPEG", progressive=True, quality=5)
-    content = progressive.getvalue()
-    last = content.rindex(b"\xff\xda")
-    scans = content[:last] + content[last:-2] * 50 + content[last : last + 14] * 3000 + content[-2:]
-    chunks = b"1\r\nx\r\n" * 100_000
-    uploads = list(hostile_uploads(200))
-    return Kit(photograph(48, 48, 1, "PNG"), chunks, scans, png.getvalue(), jpeg.getvalue(), uploads)
-
-
-def webp(width: int, height: int) -> bytes:
-    """34 bytes that announce a picture of this size."""
-    frame = b"VP8L" + struct.pack("<I", 9) + b"\x2f" + struct.pack("<I", (width - 1) | (height - 1) << 14) + bytes(5)
-    return b"RIFF" + struct.pack("<I", 4 + len(frame)) + b"WEBP" + frame
-
-
-def attack(port: int, clients: int, seconds: float, side: int, niceness: int, results: Connection) -> None:
-    """In a process of its own."""
-    kit, counts = make_kit(side), Counter[str]()
-    until = time.monotonic() + min(seconds, MOST_SECONDS)
-    os.nice(niceness)
-    results.send("ready")
-
-    async def client(seed: int) -> None:
-        rng = random.Random(seed)
-        while time.monotonic() < until:
-            kind = rng.choice(ATTACKS)
-            counts[kind.__name__] += 1
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
-                await asyncio.wait_for(kind((HOST, port), rng, kit), max(until - time.monotonic(), 0.1))
-
-    async def everybody() -> None:
-        await asyncio.gather(*(client(seed) for seed in range(clients)))
-
-    asyncio.run(everybody())
-    results.send(dict(counts))
 
 
 # -- what is watched from outside -------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from experiments.reporting.speeds import speeds
 from experiments.timing import STEPS, Timed, Times, cpu, interleave, median, spread, wall
 from fastgaze.core.cost import flops
 from fastgaze.core.progress import Clock, Seconds
-from fastgaze.core.sizes import size_to_json
+from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.core.spec import GazeSpec
 from fastgaze.evaluation.bench import PRODUCT, at_size, matrix_product, sample_picture, timed_prediction
 from fastgaze.evaluation.models import RuntimeModel
@@ -55,8 +55,9 @@ class Row:
     name: str
     engine: str
     precision: str
-    network_size: tuple[int, int]
+    network_size: Size
     gflop: float
+    """Of one run."""
     run: Timed
     predictor: Predictor | None = None
     own_size: bool = False
@@ -100,7 +101,7 @@ def bundled(picture: Pixels, only: Sequence[str] | None) -> list[Row]:
     return rows
 
 
-def _runtime(own: Predictor, fed: tuple[int, int] | None, engine: str, precision: str, picture: Pixels) -> Row:
+def _runtime(own: Predictor, fed: Size | None, engine: str, precision: str, picture: Pixels) -> Row:
     predictor = own if fed is None else at_size(own, fed)
     run = partial(timed_prediction, predictor, picture)
     working = predictor.card.working_size(SIZE)
@@ -220,16 +221,13 @@ HEAD = f"{'':18} {'':12} {'':5} {'network':>9} {'CPU ms':>9} {'x torch':>8} {'x 
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "speed.json", tiny="one model, 2 rounds", rounds=15)
     parser.add_argument("--repeats", type=int, default=5, help="runs of a row within a round")
     parser.add_argument("--checkpoint", type=Path, default=RUNS / "teacher" / "single.safetensors")
     parser.add_argument("--peer", type=Path, default=PEER)
     parser.add_argument("--only", nargs="*", help="bundled models to measure; all by default")
     parser.add_argument("--score", action="store_true")
     parser.add_argument("--limit", type=int, help="score only this many images, evenly spread")
-    parser.add_argument("--tiny", action="store_true", help="one model, 2 rounds: shows that it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS / "speed.json")
     return parser
 
 

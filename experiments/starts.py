@@ -5,14 +5,15 @@ python -m experiments.starts fastgaze-l densegaze-m    writes runs/NAME/best.saf
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from experiments import common
 from experiments.common import ROOT, RUNS
 from fastgaze.networks.checkpoint import save_checkpoint
 from fastgaze.onnx.read import reopen
-from fastgaze.training.config import TuneSettings
+from fastgaze.training.config import TuneSettings, read_settings
 from fastgaze.training.datasets import Workshop
 
 
@@ -25,6 +26,22 @@ def checkpoint_of(name: str, runs: Path) -> Path:
         model, record = reopen(name)
         save_checkpoint(model, path, record)
     return path
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What files of settings have in common: the data, and the folder of the runs."""
+
+    workshop: Workshop
+
+
+_Settings = TypeVar("_Settings", bound=RunSettings)
+
+
+def read_runs(kind: type[_Settings], options: argparse.Namespace) -> _Settings:
+    """The settings in ``options.config``, with ``options.runs`` as the folder of the runs if it is given."""
+    settings = read_settings(kind, options.config)
+    return replace(settings, workshop=replace(settings.workshop, runs=options.runs)) if options.runs else settings
 
 
 def tiny_workshop(workshop: Workshop) -> Workshop:

@@ -54,7 +54,7 @@ def write_list(photos: Path, images: int, path: Path) -> Path:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "throughput.json")
     parser.add_argument("--model", default=default_name(), help="a bundled model or an .onnx file")
     parser.add_argument("--photos", type=Path, help="folder of pictures; those of CAT2000 by default")
     parser.add_argument("--images", type=int, default=2000)
@@ -62,7 +62,6 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--engines", nargs="+", default=["local", "ray"])
     parser.add_argument("--workers", type=int, nargs="+", default=list(range(1, len(os.sched_getaffinity(0)) + 1)))
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS / "throughput.json")
     return parser
 
 

@@ -21,6 +21,7 @@ from PIL import Image
 
 from experiments import common
 from experiments.common import RESULTS
+from fastgaze.core.jsonable import Json
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.video import VideoReport, Watch, render
 from fastgaze.runtime.zoo import default_name
@@ -54,20 +55,19 @@ def make_clip(photos: list[Path], size: tuple[int, int], frames: int, path: Path
         container.mux(audio.encode(None))
 
 
-def describe(report: VideoReport) -> dict[str, object]:
+def describe(report: VideoReport) -> dict[str, Json]:
     """The report with frames per second of CPU time."""
     return report.to_json() | {"fps_of_cpu_time": round(report.frames / report.cpu_seconds, 2)}
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_benchmark.json")
     parser.add_argument("--model", default=default_name(), help="a bundled model or an .onnx file")
     parser.add_argument("--photos", type=Path, help="folder of pictures; those of CAT2000 by default")
     parser.add_argument("--size", choices=SIZES, default="720p")
     parser.add_argument("--frames", type=int, default=600)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=RESULTS / "video_benchmark.json")
+    parser.add_argument("--repeats", type=int, default=3, help="runs; the one with the median time counts")
     return parser
 
 

@@ -34,11 +34,10 @@ def timed(predictor: Predictor) -> Timed:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
+    parser = common.make_parser(__doc__, __file__, rounds=20)
     parser.add_argument("model", help="a bundled model or an .onnx file")
     parser.add_argument("--pixels", type=int, nargs="+", required=True)
     parser.add_argument("--limit", type=int, default=200, help="images, evenly spread")
-    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     return parser
 

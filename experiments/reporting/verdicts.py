@@ -87,9 +87,11 @@ def unpaired(ours: Estimate, others: Estimate) -> Estimate:
     value = ours.value - others.value
     if not (ours.bounded and others.bounded):
         return Estimate(value)
-    low = math.hypot(ours.value - ours.low, others.high - others.value)
-    high = math.hypot(ours.high - ours.value, others.value - others.low)
-    return Estimate(value, value - low, value + high)
+    return Estimate(
+        value,
+        low=value - math.hypot(ours.value - ours.low, others.high - others.value),
+        high=value + math.hypot(ours.high - ours.value, others.value - others.low),
+    )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -94,13 +95,7 @@ def serving_app(
 
 
 @contextlib.contextmanager
-def serving(
-    models: list[Path],
-    limits: Limits | None = None,
-    workers: int = 2,
-    examples: Path | None = None,
-    access: Access | None = None,
-) -> Iterator[str]:
-    """The address of a server in a thread of this process."""
-    with serving_app(models, limits, workers, examples, access) as (url, _):
+def serving(models: list[Path], limits: Limits | None = None, **settings: Any) -> Iterator[str]:
+    """The address of a server in a thread of this process; ``settings`` as for ``serving_app``."""
+    with serving_app(models, limits, **settings) as (url, _):
         yield url

@@ -117,7 +117,7 @@ def test_a_dropped_or_pasted_picture_gets_a_mark_where_it_is_bright(page: "playw
     wait_for_result(page)
     assert first_mark(page) == pytest.approx(SPOT, abs=8)
     assert "320 \u00d7 240" in page.inner_text("#caption")
-    assert re.search(r"\d+(\.\d)? m?s, the network", page.inner_text("#timing"))
+    assert re.search(r"\d+(\.\d)? m?s in the network", page.inner_text("#timing"))
     assert "Done in" in page.inner_text("#status")
     assert page.get_attribute("#heat", "src").startswith("data:image/png")
 

@@ -140,6 +140,18 @@ def test_crops_have_the_ratio_and_keep_what_draws_the_eye(client: httpx.Client) 
         assert crop["windows"][0]["mass"] > 0.9
 
 
+def test_crop_sends_the_best_window_as_a_picture_when_asked(client: httpx.Client) -> None:
+    content = encoded(picture(), "JPEG")
+    box = client.post("/v1/crop", params={"ratio": "1:1"}, content=content).json()["crops"][0]["windows"][0]["box"]
+    kept = client.post("/v1/crop", params={"ratio": "1:1", "format": "keep"}, content=content)
+    assert kept.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(kept.content)).size == (box[2] - box[0], box[3] - box[1])
+    query = {"ratio": "16:9", "format": "png", "size": "160x90"}
+    small = Image.open(io.BytesIO(client.post("/v1/crop", params=query, content=content).content))
+    assert (small.format, small.size) == ("PNG", (160, 90))
+    assert np.asarray(small.convert("L")).max() > 240  # the bright spot is in it
+
+
 def test_gaze_gives_the_crops_of_crop_and_the_map_of_png_when_asked(client: httpx.Client) -> None:
     content = encoded(picture())
     together = client.post("/v1/gaze", params={"ratio": ["4:5", "3:1"], "n": 2, "heat": "true"}, content=content)
@@ -184,7 +196,8 @@ def test_the_size_of_the_map_sent_back_moves_no_peak_and_no_window(client: httpx
         ("/v1/gaze?center_bias=left", 400, "bad_option"),
         ("/v1/crop", 400, "bad_option"),
         ("/v1/crop?ratio=0:1", 400, "bad_option"),
-        ("/v1/crop?ratio=1:1&size=10x10", 400, "bad_option"),
+        ("/v1/crop?ratio=1:1&format=npy", 400, "bad_option"),
+        ("/v1/crop?ratio=1:1,2:1&format=keep", 400, "bad_option"),
         ("/v1/crop?ratio=" + ",".join(f"{n}:1" for n in range(1, 15)), 400, "bad_option"),
         ("/v1/crop?ratio=1:1&n=11", 400, "bad_option"),
         ("/v1/other", 404, "not_found"),

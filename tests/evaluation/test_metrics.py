@@ -94,16 +94,20 @@ def test_a_point_belongs_to_the_pixel_of_its_floor():
     assert metrics.cells((3, 5), POINTS).tolist() == [0, 8, 8, 14]
 
 
+def check_refused(metric, *values):
+    """The error names the image."""
+    with pytest.raises(DataError, match="photo-7"):
+        metric(*values, name="photo-7")
+
+
 @pytest.mark.parametrize(
     "points", [np.empty((0, 2)), [[5.0, 0.0]], [[-0.1, 0.0]], [[0.0, 3.0]], [[np.nan, 0.0]], [1.0, 2.0]]
 )
 def test_unusable_fixations_are_refused_with_the_name_of_the_image(points):
     flat = np.full((3, 5), -np.log(15))
     for metric in (metrics.auc, metrics.nss, metrics.log_likelihood):
-        with pytest.raises(DataError, match="photo-7"):
-            metric(flat, points, name="photo-7")
-    with pytest.raises(DataError, match="photo-7"):
-        metrics.shuffled_auc(flat, POINTS, points, name="photo-7")
+        check_refused(metric, flat, points)
+    check_refused(metrics.shuffled_auc, flat, POINTS, points)
 
 
 def test_nan_infinite_and_wrongly_shaped_maps_are_refused_with_the_name_of_the_image():
@@ -112,15 +116,11 @@ def test_nan_infinite_and_wrongly_shaped_maps_are_refused_with_the_name_of_the_i
     broken[1, 1], infinite[1, 1] = np.nan, np.inf
     for bad in (broken, infinite, good[0], good[None]):
         for metric in (metrics.auc, metrics.nss, metrics.log_likelihood):
-            with pytest.raises(DataError, match="photo-7"):
-                metric(bad, POINTS, name="photo-7")
+            check_refused(metric, bad, POINTS)
         for metric in (metrics.cc, metrics.sim, metrics.kl_divergence):
-            with pytest.raises(DataError, match="photo-7"):
-                metric(bad, good, name="photo-7")
-            with pytest.raises(DataError, match="photo-7"):
-                metric(good, bad, name="photo-7")
-        with pytest.raises(DataError, match="photo-7"):
-            metrics.information_gain(good, POINTS, bad, name="photo-7")
+            check_refused(metric, bad, good)
+            check_refused(metric, good, bad)
+        check_refused(metrics.information_gain, good, POINTS, bad)
 
 
 def test_a_map_with_minus_infinity_has_ranks_and_a_likelihood_but_no_mean():

@@ -158,5 +158,5 @@ def test_bad_input_is_refused_with_the_name_of_the_image():
             score("tuebingen", bad, case)
     with pytest.raises(DataError, match="photo-7"):
         score("tuebingen", good, make_case(points=np.empty((0, 2))))
-    with pytest.raises(ArgumentError, match=r"no protocol 'paris'.*tuebingen and mit-legacy"):
+    with pytest.raises(ArgumentError, match=r"no protocol 'paris'.*tuebingen, mit-legacy"):
         score("paris", good, case)

@@ -103,7 +103,7 @@ def test_a_file_that_differs_is_refused_and_not_left_behind(tmp_path: Path) -> N
     model = random_model(PLAIN)
     with torch.no_grad():
         model.readout.get_submodule("conv1").weight.mul_(1e38)  # overflows: torch and the file both give NaN
-    with pytest.raises(ExportError, match="differs from torch"):
+    with pytest.raises(ExportError, match=r"NaN or infinity.*not written"):
         export_onnx(model, tmp_path / "m.onnx", Facts("m"), half=False)
     assert list(tmp_path.iterdir()) == []
 

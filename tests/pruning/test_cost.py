@@ -1,8 +1,19 @@
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 from fastgaze.pruning import ChannelGraph, Flops, Memory, Parameters, compact
 from tests.pruning.nets import NETS, make
+
+
+def whole_then_compacted(net: torch.nn.Module, x: torch.Tensor) -> Iterator[ChannelGraph]:
+    """The graph of a network as it is, and after two of its maps were removed."""
+    graph = ChannelGraph.trace(net, x)
+    yield graph
+    graph.mark_removed([0, 2])
+    compact(graph)
+    yield graph
 
 
 def test_lenet_flops_by_hand() -> None:
@@ -24,11 +35,8 @@ def test_vgg11_convolutions_cost_what_the_paper_fixes() -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_delta_cost_of_every_map_is_the_total_after_minus_before(name: str) -> None:
-    net, x = make(name)
-    graph, flops = ChannelGraph.trace(net, x), Flops()
-    for removed in ([], [0, 2]):
-        graph.mark_removed(removed)
-        compact(graph)
+    flops = Flops()
+    for graph in whole_then_compacted(*make(name)):
         before, delta = flops.total(graph), flops.delta_cost(graph)
         assert delta.dtype == torch.int64
         for index in torch.nonzero(graph.candidates()).flatten().tolist():
@@ -74,12 +82,9 @@ def test_frozen_costs_do_not_follow_the_network() -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_parameters_are_counted_exactly_before_and_after(name: str) -> None:
     net, x = make(name)
-    graph, cost = ChannelGraph.trace(net, x), Parameters()
-    for removed in ([], [0, 2]):
-        graph.mark_removed(removed)
-        compact(graph)
+    for graph in whole_then_compacted(net, x):
         shared = [m for m in net.modules() if isinstance(m, torch.nn.PReLU) and m.num_parameters == 1]
-        assert cost.total(graph) == sum(p.numel() for p in net.parameters()) - len(shared)
+        assert Parameters().total(graph) == sum(p.numel() for p in net.parameters()) - len(shared)
 
 
 def test_memory_counts_what_layers_write() -> None:

@@ -1,22 +1,17 @@
-"""Batch: right rows, bad images as rows, both runners alike, and every image exactly once whatever is killed."""
+"""Batch: right rows, bad images as rows, jobs that are continued, and errors that say what to do."""
 
-import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.onnx.write import Facts, export_onnx
@@ -27,46 +22,8 @@ from fastgaze.runtime.batch.store import Folder, legible
 from fastgaze.runtime.batch.work import DIED, ShardWorker, WorkerSetup
 from fastgaze.runtime.card import WorkingSize, parse_card, with_card
 from fastgaze.runtime.predictor import load
+from tests.runtime.batches import fill, make_picture, read_rows
 from tests.small_models import bright_model
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Looks at bright things, at a small working size."""
-    path = tmp_path_factory.mktemp("model") / "tiny.onnx"
-    export_onnx(bright_model(sigma=4.0), path, Facts("tiny", working_size=WorkingSize(pixels=96 * 128)))
-    return str(path)
-
-
-def _picture(index: int, size: tuple[int, int] = (96, 128)) -> Image.Image:
-    """Dark with one bright square, whose place follows from ``index``."""
-    pixels = np.full((*size, 3), 40, np.uint8)
-    x, y = 8 + 13 * index % (size[1] - 40), 8 + 7 * index % (size[0] - 40)
-    pixels[y : y + 24, x : x + 24] = 255
-    return Image.fromarray(pixels)
-
-
-def _fill(folder: Path, count: int) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for index in range(count):
-        _picture(index).save(folder / f"{index:05d}.jpg")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = _fill(tmp_path_factory.mktemp("batch") / "images", 40)
-    (folder / "below").mkdir()
-    _picture(3, (300, 900)).save(folder / "below" / "wide.png")
-    (folder / "broken.jpg").write_bytes((folder / "00000.jpg").read_bytes()[:200])
-    (folder / "text.png").write_text("no image")
-    (folder / "notes.txt").write_text("not to be read")
-    return folder
-
-
-def _rows(output: str | Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(str(output)).to_pylist()
-    return sorted(rows, key=lambda row: row["path"])
 
 
 def _work(model: str, output: Path, options: BatchOptions) -> ShardWorker:
@@ -78,7 +35,7 @@ def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Pa
     summary = run(str(images), str(tmp_path / "out"), model, options, workers=1)
     assert (summary.images, summary.done, summary.errors) == (43, 43, 2)
     assert set(summary.milliseconds) == {"read", "decode", "prepare", "network", "tail", "describe", "write"}
-    rows = {Path(row["path"]).name: row for row in _rows(tmp_path / "out")}
+    rows = {Path(row["path"]).name: row for row in read_rows(tmp_path / "out")}
     assert len(rows) == 43
     for name in ("broken.jpg", "text.png"):
         assert "\n" not in rows[name]["error"]
@@ -97,7 +54,7 @@ def test_rows_say_where_the_bright_square_is_and_which_images_are_bad(images: Pa
 def test_a_row_says_what_the_library_says(images: Path, model: str, tmp_path: Path) -> None:
     path = images / "below" / "wide.png"
     _work(model, tmp_path, BatchOptions(ratios=("1:1", "4:3"), crops=2, peaks=2))(Shard("part.parquet", (str(path),)))
-    row = _rows(tmp_path)[0]
+    row = read_rows(tmp_path)[0]
     said = load(model, threads=1).predict(path).to_json(peaks=2, ratios=("1:1", "4:3"), n=2)
     assert row["picture_size"] == said["picture_size"] == {"width": 900, "height": 300}
     assert row["bits"] == pytest.approx(said["bits"])
@@ -113,7 +70,7 @@ def test_a_row_says_what_the_library_says(images: Path, model: str, tmp_path: Pa
 
 
 def test_a_job_is_continued_by_a_model_that_computes_the_same_and_by_no_other(model: str, tmp_path: Path) -> None:
-    folder, output = _fill(tmp_path / "images", 2), str(tmp_path / "out")
+    folder, output = fill(tmp_path / "images", 2), str(tmp_path / "out")
     run(str(folder), output, model, workers=1)
     content = Path(model).read_bytes()
     card = parse_card(content, "model")
@@ -129,29 +86,29 @@ def test_a_job_is_continued_by_a_model_that_computes_the_same_and_by_no_other(mo
 
 
 def test_a_second_start_does_nothing_and_a_grown_folder_only_what_is_new(model: str, tmp_path: Path) -> None:
-    folder, output = _fill(tmp_path / "images", 12), str(tmp_path / "out")
+    folder, output = fill(tmp_path / "images", 12), str(tmp_path / "out")
     run(str(folder), output, model, BatchOptions(shard=5), workers=1)
     files = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     assert run(str(folder), output, model, BatchOptions(shard=5), workers=1).done == 0
-    _picture(77).save(folder / "00000a.jpg")
+    make_picture(77).save(folder / "00000a.jpg")
     grown = run(str(folder), output, model, BatchOptions(shard=5), workers=1)
     assert (grown.images, grown.done) == (13, 1)
-    assert Counter(row["path"] for row in _rows(output)) == Counter(str(path) for path in folder.iterdir())
+    assert Counter(row["path"] for row in read_rows(output)) == Counter(str(path) for path in folder.iterdir())
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     assert files.items() <= after.items()
 
 
 def test_only_missing_shards_are_done_again(model: str, tmp_path: Path) -> None:
-    folder, output = _fill(tmp_path / "images", 12), tmp_path / "out"
+    folder, output = fill(tmp_path / "images", 12), tmp_path / "out"
     run(str(folder), str(output), model, BatchOptions(shard=5), workers=1)
-    before = _rows(output)
+    before = read_rows(output)
     (output / "part-0000-000001.parquet").unlink()
     assert run(str(folder), str(output), model, BatchOptions(shard=5), workers=1).done == 5
-    assert _rows(output) == before
+    assert read_rows(output) == before
 
 
 def test_another_job_in_the_same_folder_is_refused(images: Path, model: str, tmp_path: Path) -> None:
-    folder = _fill(tmp_path / "images", 2)
+    folder = fill(tmp_path / "images", 2)
     run(str(folder), str(tmp_path / "out"), model, BatchOptions(peaks=2), workers=1)
     with pytest.raises(ArgumentError, match="another peaks"):
         run(str(folder), str(tmp_path / "out"), model, BatchOptions(peaks=3), workers=1)
@@ -183,9 +140,9 @@ def test_inputs_are_folders_globs_lists_parquet_or_one_image(images: Path, tmp_p
 
 
 def test_a_name_that_looks_like_a_glob_is_taken_for_what_it_is(tmp_path: Path) -> None:
-    found = [str(path) for path in sorted(_fill(tmp_path / "b[1]", 2).iterdir())]
+    found = [str(path) for path in sorted(fill(tmp_path / "b[1]", 2).iterdir())]
     (tmp_path / "b1").mkdir()
-    _picture(0).save(tmp_path / "b1" / "other.jpg")
+    make_picture(0).save(tmp_path / "b1" / "other.jpg")
     assert find_images(str(tmp_path / "b[1]")) == found
     assert find_images(f"{tmp_path}/b[1]/00001.jpg") == found[1:]
     assert find_images(f"{tmp_path}/b[12]/*.jpg") == [str(tmp_path / "b1" / "other.jpg")]
@@ -200,7 +157,7 @@ def test_a_list_in_another_encoding_is_one_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"7", b"\xff\xfe"])
 @pytest.mark.parametrize("name", ["_job.json", "_paths-0000.parquet"])
 def test_a_damaged_job_is_one_error_that_names_the_file(name: str, content: bytes, model: str, tmp_path: Path) -> None:
-    folder, output = _fill(tmp_path / "images", 1), tmp_path / "out"
+    folder, output = fill(tmp_path / "images", 1), tmp_path / "out"
     open_job(Folder(str(output)), find_images(str(folder)), Path(model).read_bytes(), BatchOptions())
     (output / name).write_bytes(content)
     with pytest.raises(DataError, match=f"{name} is damaged.* new folder"):
@@ -208,7 +165,7 @@ def test_a_damaged_job_is_one_error_that_names_the_file(name: str, content: byte
 
 
 def test_names_that_are_not_utf_8_are_read_and_written_legibly(model: str, tmp_path: Path) -> None:
-    folder, output = _fill(tmp_path / "images", 1), str(tmp_path / "out")
+    folder, output = fill(tmp_path / "images", 1), str(tmp_path / "out")
     content = (folder / "00000.jpg").read_bytes()
     try:
         Path(os.fsdecode(os.fsencode(folder / "caf") + b"\xe9.jpg")).write_bytes(content)
@@ -218,7 +175,7 @@ def test_names_that_are_not_utf_8_are_read_and_written_legibly(model: str, tmp_p
     (folder / r"caf\xea.jpg").write_bytes(content)
     summary = run(str(folder), output, model, workers=1)
     assert (summary.images, summary.errors) == (4, 1)
-    failed = {Path(row["path"]).name: row["error"] is not None for row in _rows(output)}
+    failed = {Path(row["path"]).name: row["error"] is not None for row in read_rows(output)}
     assert failed == {"00000.jpg": False, r"caf\xe8.jpg": True, r"caf\xe9.jpg": False, r"caf\xea.jpg": False}
     assert run(str(folder), output, model, workers=1).done == 0
 
@@ -230,14 +187,14 @@ def test_an_error_that_names_a_file_not_in_utf_8_still_makes_a_row(model: str, t
     except OSError:
         pytest.skip("this file system takes UTF-8 only")
     _work(model, tmp_path / "out", BatchOptions())(Shard("part.parquet", (legible(pipe),)))
-    assert "not a regular file" in _rows(tmp_path / "out")[0]["error"]
+    assert "not a regular file" in read_rows(tmp_path / "out")[0]["error"]
 
 
 def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
     memory = fsspec.filesystem("memory")
     for index in range(3):
         with memory.open(f"/photos/{index}.png", "wb") as file:
-            _picture(index).save(file, "PNG")
+            make_picture(index).save(file, "PNG")
     found = find_images("memory://photos")
     assert found == [f"memory:///photos/{index}.png" for index in range(3)]
     worker = ShardWorker(WorkerSetup("memory://rows", Path(model).read_bytes(), BatchOptions()))
@@ -251,7 +208,7 @@ def test_reads_and_writes_through_fsspec(model: str, tmp_path: Path) -> None:
 
 
 def test_an_image_over_which_workers_crash_gets_a_row_that_says_so(model: str, tmp_path: Path) -> None:
-    folder = _fill(tmp_path / "images", 3)
+    folder = fill(tmp_path / "images", 3)
     worker = _work(model, tmp_path / "out", BatchOptions())
     shard = Shard("part.parquet", tuple(map(str, sorted(folder.iterdir()))))
     pool = _Pool([shard], WorkerSetup("", b"", BatchOptions()))
@@ -259,7 +216,7 @@ def test_an_image_over_which_workers_crash_gets_a_row_that_says_so(model: str, t
     assert pool._after_death(shard, 1, _CRASH) == shard
     again = pool._after_death(shard, 1, _CRASH)
     assert worker(again).errors == 1
-    assert [row["error"] for row in _rows(tmp_path / "out")] == [None, DIED, None]
+    assert [row["error"] for row in read_rows(tmp_path / "out")] == [None, DIED, None]
     assert pool._after_death(again, 1, _CRASH) == pool._after_death(again, 1, _CRASH) == again
     with pytest.raises(DataError, match="keep dying"):
         pool._after_death(again, 1, _CRASH)
@@ -283,18 +240,18 @@ def test_an_address_that_makes_no_sense_is_a_row(images: Path, model: str, tmp_p
     (tmp_path / "list.txt").write_text(f"nosuch://host/x.jpg\n{good}\nhttp://[bad/x.jpg\n")
     summary = run(str(tmp_path / "list.txt"), str(tmp_path / "out"), model, workers=1)
     assert (summary.done, summary.errors) == (3, 2)
-    rows = {row["path"]: row["error"] for row in _rows(tmp_path / "out")}
+    rows = {row["path"]: row["error"] for row in read_rows(tmp_path / "out")}
     assert rows[good] is None
     assert "nosuch" in rows["nosuch://host/x.jpg"]
 
 
 def test_a_shard_that_was_emptied_is_done_again(model: str, tmp_path: Path) -> None:
-    folder, out = _fill(tmp_path / "images", 4), tmp_path / "out"
+    folder, out = fill(tmp_path / "images", 4), tmp_path / "out"
     options = BatchOptions(shard=2)
     run(str(folder), str(out), model, options, workers=1)
     next(out.glob("part-*-000001.parquet")).write_bytes(b"")
     assert run(str(folder), str(out), model, options, workers=1).done == 2
-    assert len(_rows(out)) == 4
+    assert len(read_rows(out)) == 4
 
 
 def test_an_output_that_cannot_be_written_is_one_error(images: Path, model: str, tmp_path: Path) -> None:
@@ -306,116 +263,10 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
     model = "fastgaze-m"  # larger than a pipe holds
     script = tmp_path / "script.py"
     script.write_text("import sys\nfrom fastgaze.runtime.batch import run\nrun(*sys.argv[1:], workers=1)\n")
-    arguments = [sys.executable, str(script), str(_fill(tmp_path / "images", 1)), str(tmp_path / "out"), model]
+    arguments = [sys.executable, str(script), str(fill(tmp_path / "images", 1)), str(tmp_path / "out"), model]
     result = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 1
     assert "if __name__ == '__main__'" in result.stderr.splitlines()[-1]
-
-
-_DRIVER = """
-import json, sys
-from fastgaze.runtime.batch import BatchOptions, run
-if __name__ == "__main__":
-    source, output, model, runner, shard = sys.argv[1:]
-    summary = run(source, output, model, BatchOptions(shard=int(shard)), runner, workers=2)
-    print(json.dumps(summary.to_json()))
-"""
-
-
-def _start(folder: Path, output: Path, model: str, engine: str, shard: int) -> subprocess.Popen[bytes]:
-    script = output.parent / "driver.py"
-    script.write_text(_DRIVER)
-    arguments = [sys.executable, str(script), str(folder), str(output), model, engine, str(shard)]
-    marked = os.environ | {"FASTGAZE_TEST": str(output)}
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=marked)
-
-
-def _workers_of(driver: int) -> list[int]:
-    """Process ids of a driver's worker processes."""
-    children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
-
-
-def _actors_of(output: Path) -> list[int]:
-    """Process ids of the Ray actors that a driver for ``output`` started; they inherit its environment."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            named = b"ray::MapWorker" in (folder / "cmdline").read_bytes()
-            ours = f"FASTGAZE_TEST={output}\0".encode() in (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if named and ours:
-            found.append(int(folder.name))
-    return found
-
-
-def _wait_for_shards(output: Path, count: int) -> None:
-    deadline = time.monotonic() + 600
-    while len(list(output.glob("part-*.parquet"))) < count:
-        assert time.monotonic() < deadline, "the job makes no progress"
-        time.sleep(0.01)
-
-
-def _kill_worker_then_driver_then_finish(folder: Path, count: int, model: str, tmp_path: Path, shard: int) -> None:
-    output, shards = tmp_path / "out", count // shard
-    with _start(folder, output, model, "local", shard) as driver:
-        _wait_for_shards(output, shards // 5)
-        os.kill(_workers_of(driver.pid)[0], signal.SIGKILL)
-        _wait_for_shards(output, 2 * shards // 5)
-        orphans = _workers_of(driver.pid)
-        driver.kill()
-    assert len(orphans) == 2, "the killed worker was not replaced"
-    assert len(list(output.glob("part-*.parquet"))) < shards
-    with _start(folder, output, model, "local", shard) as driver:
-        report = json.loads(driver.communicate(timeout=900)[0])
-    assert 0 < report["done"] < count
-    paths = Counter(row["path"] for row in _rows(output))
-    assert paths == Counter(str(path) for path in folder.iterdir())
-    assert not [name for name in os.listdir(output) if name.startswith("_tmp")]
-
-
-def test_every_image_exactly_once_after_kill_9_of_a_worker_and_of_the_driver(model: str, tmp_path: Path) -> None:
-    folder = _fill(tmp_path / "images", 300)
-    _kill_worker_then_driver_then_finish(folder, 300, model, tmp_path, shard=10)
-
-
-@pytest.mark.slow
-def test_5000_images_exactly_once_after_kill_9(model: str, tmp_path: Path) -> None:
-    folder = _fill(tmp_path / "images", 5000)
-    _kill_worker_then_driver_then_finish(folder, 5000, model, tmp_path, shard=50)
-
-
-@pytest.mark.slow
-def test_ray_gives_the_same_rows_and_goes_on_where_the_local_runner_stopped(
-    images: Path, model: str, tmp_path: Path
-) -> None:
-    run(str(images), str(tmp_path / "local"), model, BatchOptions(shard=10), workers=1)
-    (tmp_path / "ray").mkdir()
-    with _start(images, tmp_path / "ray" / "out", model, "ray", 10) as driver:
-        report = json.loads(driver.communicate(timeout=900)[0])
-    assert (report["runner"], report["done"], report["errors"]) == ("ray", 43, 2)
-    assert _rows(tmp_path / "ray" / "out") == _rows(tmp_path / "local")
-    assert {path.name for path in (tmp_path / "ray" / "out").iterdir()} == {
-        path.name for path in (tmp_path / "local").iterdir()
-    }
-    (tmp_path / "ray" / "out" / "part-0000-000002.parquet").unlink()
-    assert run(str(images), str(tmp_path / "ray" / "out"), model, BatchOptions(shard=10), workers=1).done == 10
-    assert _rows(tmp_path / "ray" / "out") == _rows(tmp_path / "local")
-
-
-@pytest.mark.slow
-def test_ray_too_has_every_image_exactly_once_after_kill_9(model: str, tmp_path: Path) -> None:
-    folder, output = _fill(tmp_path / "images", 400), tmp_path / "out"
-    with _start(folder, output, model, "ray", 10) as driver:
-        _wait_for_shards(output, 4)
-        os.kill(_actors_of(output)[0], signal.SIGKILL)
-        _wait_for_shards(output, 16)
-        driver.kill()
-    before = len(list(output.glob("part-*.parquet")))
-    assert before < 40
-    assert run(str(folder), str(output), model, BatchOptions(shard=10), workers=1).done > 0
-    assert Counter(row["path"] for row in _rows(output)) == Counter(str(path) for path in folder.iterdir())
 
 
 def test_options_out_of_range_are_refused(images: Path, model: str, tmp_path: Path) -> None:

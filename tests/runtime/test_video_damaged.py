@@ -115,7 +115,8 @@ def test_roi_tells_a_video_it_cannot_read_from_a_file_it_cannot_write(
     _failed("roi", unreadable, "--model", bright_file, "--out", tmp_path / "roi.txt")
     assert "in.bin cannot be read further" in capsys.readouterr().err
     source = _write(tmp_path / "in.mkv", "ffv1", "yuv420p")
-    for out in ("/dev/full", tmp_path / "none" / "roi.txt", tmp_path / "none" / "roi.bin"):
+    (tmp_path / "roi.bin").symlink_to("/dev/full")
+    for out in ("/dev/full", tmp_path / "roi.bin"):
         _failed("roi", source, "--model", bright_file, "--out", out)
         shown = capsys.readouterr().err
         assert f"cannot write {out}: No s" in shown

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any
 from urllib.parse import quote
 
 from PIL import Image, ImageDraw
@@ -13,7 +12,8 @@ from PIL import Image, ImageDraw
 from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
-from fastgaze.core.pictures import cut, open_picture
+from fastgaze.core.jsonable import Json
+from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.predictor import Predictor
@@ -54,7 +54,7 @@ class DemoPhoto:
     gaze: GazeMap
     crop: Crop
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """What ``fastgaze demo --json`` prints about it."""
         return {"photo": self.name} | self.gaze.to_json() | {"crop": self.crop.to_json()}
 
@@ -95,7 +95,7 @@ def _row(predictor: Predictor, photo: Path, out: Path) -> DemoPhoto:
 def _with_window(picture: Image.Image, crop: Crop) -> Image.Image:
     """The picture, dark outside the window, with a mark at the focal point."""
     shown = Image.eval(picture, lambda value: value // 3)
-    shown.paste(cut(picture, crop.box), crop.box[:2])
+    shown.paste(picture.crop(crop.box), crop.box[:2])
     (x, y), radius = crop.focal_point, max(picture.size) / 80
     draw = ImageDraw.Draw(shown)
     draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline="white", width=max(round(radius / 3), 1))

@@ -13,14 +13,21 @@ if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is impor
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one.
+
+    Devices and named pipes are written to as they are, and a link keeps leading where it did.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        yield path
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield part
         with part.open("rb") as file:
             os.fsync(file.fileno())
-        part.replace(path)
+        part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 

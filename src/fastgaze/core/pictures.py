@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from PIL import Image, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
 from fastgaze.core.picture_limits import DecodingCost, check_scans, decoding_cost
+from fastgaze.core.samples import to_rgb
 from fastgaze.core.sizes import Size, format_size
 
 SUFFIXES = (
@@ -88,7 +89,7 @@ class Picture:
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """The state without what can be read again."""
         return self.__dict__ | {"_unread": [], "_kept": None}
 
@@ -131,13 +132,13 @@ class Picture:
     def _upright(self, image: Image.Image, at_least: Size | None) -> Image.Image:
         if at_least is None:
             image.load()
-            image = _to_rgb(image)
+            image = to_rgb(image)
         else:
             stored = at_least if self.orientation >= 5 else (at_least[1], at_least[0])
             image.draft(None, stored)
             image.load()
             # Before the conversion where the mode allows it, to save memory, else after it.
-            image = _reduced(_to_rgb(_reduced(image, stored)), stored)
+            image = _reduced(to_rgb(_reduced(image, stored)), stored)
         step = _TRANSPOSE.get(self.orientation)
         return image if step is None else image.transpose(step)
 
@@ -349,38 +350,6 @@ def _reduced(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
 
 def _factor(size: tuple[int, int], at_least: tuple[int, int]) -> int:
     return min(size[0] // at_least[0], size[1] // at_least[1])
-
-
-def cut(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
-    """The window (left, top, right, bottom) of an RGB image, without Pillow's warning about large ones."""
-    left, top, right, bottom = box
-    return _to_image(np.asarray(image)[top:bottom, left:right])
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "RGB":
-        return image
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
-    if image.mode in ("I", "F"):
-        return Image.fromarray(_to_8_bits(np.asarray(image))).convert("RGB")
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        return _over_white(image.convert("RGBA"))
-    return image.convert("RGB")
-
-
-def _to_8_bits(samples: npt.NDArray[np.int32] | npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    values = np.nan_to_num(samples.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0).clip(min=0.0)
-    top = float(values.max())
-    ranges = (1.0, 255.0, 65535.0) if samples.dtype.kind == "f" else (255.0, 65535.0)
-    full = next((limit for limit in ranges if top <= limit), top)
-    return (values * (255.0 / full) + 0.5).astype(np.uint8)
-
-
-def _over_white(image: Image.Image) -> Image.Image:
-    white = Image.new("RGB", image.size, (255, 255, 255))
-    white.paste(image, mask=image.getchannel("A"))
-    return white
 
 
 @contextmanager

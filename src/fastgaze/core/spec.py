@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fastgaze.core.errors import ModelError
+from fastgaze.core.jsonable import Document
 
 STRIDE = 16  # input pixels per cell of every gaze network's saliency map
 
@@ -249,7 +250,7 @@ def spec_from_json(text: str) -> Spec:
     return spec
 
 
-def _build(values: dict[str, Any]) -> Spec:
+def _build(values: Document) -> Spec:
     if "member" in values:
         member = _build(values["member"])
         if not isinstance(member, GazeSpec):
@@ -259,7 +260,7 @@ def _build(values: dict[str, Any]) -> Spec:
     return GazeSpec(trunk=_build_trunk(values["trunk"]), **frozen)
 
 
-def _build_trunk(values: dict[str, Any]) -> Trunk:
+def _build_trunk(values: Document) -> Trunk:
     for kind in _TRUNKS:
         if {field.name for field in fields(kind)} == values.keys():
             frozen = {key: _freeze(value) for key, value in values.items()}

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
 from fastgaze.core.errors import ImageError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.pictures import read_pixels, read_size
 from fastgaze.core.sizes import format_size
 from fastgaze.data.fixations import FixationSet
@@ -43,7 +43,7 @@ class DataReport:
     center_bias: list[list[float]]
     defects: list[dict[str, str]]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Values that ``json`` can write."""
         return asdict(self)
 

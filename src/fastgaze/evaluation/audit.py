@@ -15,13 +15,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.pictures import open_picture
 from fastgaze.evaluation.portraits import DARK, LIGHT, draw_at_random, dressed_anew, portrait
 from fastgaze.runtime.predictor import Predictor
@@ -82,7 +82,7 @@ class Finding:
     first_share_interval: Interval
     left: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Values that ``json`` can write."""
         return asdict(self)
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, FastGazeError
+from fastgaze.core.jsonable import Document
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, size_to_json
 from fastgaze.evaluation import cold_start as cold_start_script
@@ -44,7 +45,7 @@ class BenchSetup:
     rounds: int = 30
 
 
-def bench(setup: BenchSetup, against: str | None = None, cold: bool = True) -> dict[str, Any]:
+def bench(setup: BenchSetup, against: str | None = None, cold: bool = True) -> Document:
     """Figures of one model as plain values; with ``against`` also the ratio to another model.
 
     The picture and the network's input both have ``setup.size``, so that models with different working sizes compare;
@@ -144,7 +145,7 @@ def matrix_product() -> Callable[[], Clock]:
     return run
 
 
-def _figures(setup: BenchSetup, own: Predictor, timings: Timings) -> dict[str, Any]:
+def _figures(setup: BenchSetup, own: Predictor, timings: Timings) -> Document:
     gflop = own.card.gflop(setup.size)
     peak = 2 * PRODUCT**3 / 1e6 / timings.fair["product"][:, 0]
     rate = gflop * 1e3 / timings.fair["model"][:, STEPS.index("network")]
@@ -163,12 +164,12 @@ def _figures(setup: BenchSetup, own: Predictor, timings: Timings) -> dict[str, A
     }
 
 
-def _own(setup: BenchSetup, own: Predictor, timings: Timings) -> dict[str, Any]:
+def _own(setup: BenchSetup, own: Predictor, timings: Timings) -> Document:
     working = own.card.working_size(setup.size)
     return {"working_size": size_to_json(working), "gflop": own.card.gflop(working), **_times("own", timings)}
 
 
-def _times(name: str, timings: Timings) -> dict[str, Any]:
+def _times(name: str, timings: Timings) -> Document:
     fair = timings.fair[name]
     return {
         **_spread("median_ms", timings.wall[name].sum(axis=1)),
@@ -179,7 +180,7 @@ def _times(name: str, timings: Timings) -> dict[str, Any]:
     }
 
 
-def _comparison(other: Predictor, size: Size, timings: Timings) -> dict[str, Any]:
+def _comparison(other: Predictor, size: Size, timings: Timings) -> Document:
     ratio = timings.fair["against"].sum(axis=1) / timings.fair["model"].sum(axis=1)
     facts = {"model": other.name, "gflop": other.card.gflop(size)}
     return {**facts, **_times("against", timings), **_spread("ratio", ratio)}
@@ -195,7 +196,7 @@ def _split(steps: npt.NDArray[np.float64]) -> dict[str, float]:
     return {step: _round(value) for step, value in zip(STEPS, np.median(steps, axis=0), strict=True)}
 
 
-def _round(value: Any, digits: int = 3) -> float:
+def _round(value: SupportsFloat, digits: int = 3) -> float:
     return round(float(value), digits)
 
 

@@ -6,13 +6,14 @@ Maps are scored at the size of the stored image, with the fixations scaled to it
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.pictures import read_size
 from fastgaze.core.sizes import Size
 from fastgaze.data.fixations import FixationSet
@@ -56,7 +57,7 @@ class Evaluation:
     skipped: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Values that ``json`` can write."""
         return asdict(self)
 

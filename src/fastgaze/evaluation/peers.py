@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from PIL import Image
 from fastgaze.core.center_bias import CenterBias, resample_log_density
 from fastgaze.core.errors import ModelError, require
 from fastgaze.core.sizes import Size
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
 
 MAGIC = b"\x01tPM"
 BGR_MEAN = np.array([103.939, 116.779, 123.68], dtype=np.float32)
@@ -95,8 +98,8 @@ def to_onnx(layers: list[PeerLayer]) -> bytes:
     """The network before the blur as an ONNX file: ``image`` (1, 3, H, W) -> ``saliency`` (1, 1, h, w)."""
     onnx = require("onnx", "train")
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
-    nodes: list[Any] = []
-    weights: list[Any] = []
+    nodes: list[NodeProto] = []
+    weights: list[TensorProto] = []
     value = "image"
     for i, layer in enumerate(layers):
         if layer.kind == _POOL:

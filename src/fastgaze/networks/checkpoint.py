@@ -1,10 +1,10 @@
 """Checkpoints: safetensors with the spec and the training record as JSON in the metadata. No pickle."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fastgaze.core.errors import ModelError
 from fastgaze.core.files import write_whole
+from fastgaze.core.jsonable import Document, Json
 from fastgaze.core.spec import EnsembleSpec, Spec, scaled_size, spec_from_json, spec_to_json
 from fastgaze.networks.factory import Model, create_model
 from fastgaze.networks.gaze import GazeModel
@@ -21,7 +22,6 @@ FORMAT = "fastgaze-checkpoint-2"
 _UNTYPED = "fastgaze-checkpoint-1"  # its records were dictionaries that every stage filled in its own way
 _UNTYPED_SIZE = (240, 320)  # of the images in all runs of that format, whose records do not contain it
 
-Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Stage = Literal["untrained", "unknown", "teacher", "distill", "tune", "prune", "narrow", "finetune", "exported"]
 
 
@@ -87,12 +87,12 @@ class TrainingRecord:
         earlier = () if self.start is None else self.start.trained_on
         return tuple(dict.fromkeys((*earlier, *self.data)))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """As ``from_json`` reads it."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "TrainingRecord":
+    def from_json(cls, values: Document) -> "TrainingRecord":
         """The inverse of ``to_json``."""
         start, backbone, pruning = values["start"], values["backbone"], values["pruning"]
         typed = {
@@ -190,7 +190,7 @@ def _first_difference(expected: dict[str, tuple[int, ...]], found: dict[str, tup
     return f"{name}: the spec says {shapes[0]}, the file has {shapes[1]}"
 
 
-def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
+def convert_untyped(values: Document, spec: Spec) -> TrainingRecord:
     """The record of a checkpoint in the older format, from the keys that its stage wrote."""
     fit, mixture, prune = (values.get(key, {}) for key in ("fit", "mixture", "prune"))
     settings = fit.get("settings") or prune.get("settings", {})
@@ -216,13 +216,13 @@ def convert_untyped(values: Mapping[str, Any], spec: Spec) -> TrainingRecord:
     return replace(record, start=earlier, backbone=record.backbone or earlier.backbone)
 
 
-def _untyped_teachers(mixture: Mapping[str, Any]) -> tuple[str, ...]:
+def _untyped_teachers(mixture: Document) -> tuple[str, ...]:
     if not mixture or not (mixture.get("teacher", 1) or mixture.get("variants")):
         return ()
     return tuple(mixture.get("teachers", ("teacher",)))
 
 
-def _untyped_stage(values: Mapping[str, Any], spec: Spec) -> Stage:
+def _untyped_stage(values: Document, spec: Spec) -> Stage:
     stages: dict[str, Stage] = {
         "prune": "prune",
         "narrowed": "narrow",
@@ -240,7 +240,7 @@ def _untyped_stage(values: Mapping[str, Any], spec: Spec) -> Stage:
     return "unknown"
 
 
-def _scaled_pixels(settings: Mapping[str, Any], spec: Spec) -> int | None:
+def _scaled_pixels(settings: Document, spec: Spec) -> int | None:
     if not settings:
         return None
     trunk = spec.member.trunk if isinstance(spec, EnsembleSpec) else spec.trunk
@@ -248,14 +248,14 @@ def _scaled_pixels(settings: Mapping[str, Any], spec: Spec) -> int | None:
     return height * width
 
 
-def _untyped_backbone(values: Mapping[str, Any]) -> BackboneRecord | None:
+def _untyped_backbone(values: Document) -> BackboneRecord | None:
     if "backbone" not in values:
         return None
     spreads = values.get("divided_by_spread_on_sample_images", {})
     return BackboneRecord(values["backbone"], values["sha256"], values["layers"], spreads)
 
 
-def _untyped_pruning(values: Mapping[str, Any]) -> PruningRecord | None:
+def _untyped_pruning(values: Document) -> PruningRecord | None:
     if "cost" not in values:
         return None
     settings = values["settings"]

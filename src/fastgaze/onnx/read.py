@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 
 from fastgaze.core.errors import ModelError, require
+from fastgaze.core.jsonable import Json
 from fastgaze.core.spec import spec_from_json
-from fastgaze.networks.checkpoint import Json, TrainingRecord
+from fastgaze.networks.checkpoint import TrainingRecord
 from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.write import foldable

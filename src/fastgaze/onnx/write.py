@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.cost import flops, parameters, prunable_maps
-from fastgaze.core.errors import ExportError, require
+from fastgaze.core.errors import ExportError, ModelError, require
 from fastgaze.core.files import replacing
+from fastgaze.core.jsonable import Document
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.spec import spec_to_json
 from fastgaze.networks import GazeModel, TrainingRecord
@@ -53,7 +54,7 @@ class Facts:
     """What a card says beyond the network itself."""
 
     name: str
-    scores: Mapping[str, Any] = field(default_factory=dict)
+    scores: Document = field(default_factory=dict)
     data: str = ""
     licence: str = "Apache-2.0"
     working_size: WorkingSize = field(default_factory=WorkingSize)
@@ -349,6 +350,10 @@ def _publish(graph: "ModelProto", card: ModelCard, path: Path, check: Callable[[
     del graph.metadata_props[:]
     onnx.helper.set_model_props(graph, {KEY: json.dumps(card.to_json())})
     content: bytes = graph.SerializeToString()
-    check(Predictor(card, make_engine(path, content, threads=1)))
+    predictor = Predictor(card, make_engine(path, content, threads=1))
+    try:
+        check(predictor)
+    except ModelError as error:
+        raise ExportError(f"the exported network cannot be used: {error}; not written") from error
     with replacing(path) as part:
         part.write_bytes(content)

@@ -12,6 +12,7 @@ from torch import Tensor
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning.graph import ChannelGraph
 from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.objective import removable_together
 
 PASSES = 8  # over all layers: tied layers move each other
 
@@ -78,14 +79,4 @@ def _cheapest(
         if all(int(counts[k]) == 1 for k in own) and channels in best:
             break  # single channels in the order of their scores: nothing cheaper follows
     found = best.get(channels, (0.0, []))[1]
-    return found if _leaves_others(graph, found, alive) else []
-
-
-def _leaves_others(graph: ChannelGraph, maps: list[int], alive: Tensor) -> bool:
-    """Whether no layer is emptied if all of these go."""
-    alive = alive.clone()
-    for index in maps:
-        if not graph.removable(index, alive):
-            return False
-        alive[index] = False
-    return True
+    return found if removable_together(graph, found, alive) else []

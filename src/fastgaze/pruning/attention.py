@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Handle, Layer, Position, TensorCut, norms_of_rows, zeroed
+from fastgaze.pruning.layers import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
 from fastgaze.pruning.norms import Replaced
 
 
 def attend(
-    module: Any,
+    module: nn.MultiheadAttention,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -72,7 +72,7 @@ class AttentionIn(Layer):
     kind = "attention in"
     reads = makes = must_stay = engine = True
     sources = 3
-    module: Any
+    module: nn.MultiheadAttention
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:
         """As three linear layers."""
@@ -87,7 +87,7 @@ class AttentionIn(Layer):
         """float64: L1 norms of the rows."""
         return norms_of_rows(self.module.in_proj_weight)
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows of whole heads, columns of the input."""
         cut(self.module, "in_proj_weight", {0: keep_out, 1: keep_in})
         cut(self.module, "in_proj_bias", {0: keep_out})
@@ -99,7 +99,7 @@ class AttentionIn(Layer):
     def mask(self, keep: Callable[[], Tensor]) -> list[Handle]:
         """Zeros in queries, keys and values."""
 
-        def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        def before(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             mask = keep()
             return None if bool(mask.all()) else (*(zeroed(t, mask, -1) for t in args[:3]), *args[3:])
 
@@ -108,7 +108,7 @@ class AttentionIn(Layer):
     def probe(self, watch: Callable[[Tensor], Tensor]) -> list[Handle]:
         """Each tensor once, also where it is query, key and value at the same time."""
 
-        def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        def before(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             seen = {id(t): watch(t) for t in {id(t): t for t in args[:3]}.values()}
             return (*(seen[id(t)] for t in args[:3]), *args[3:])
 
@@ -120,7 +120,7 @@ class AttentionOut(Layer):
 
     kind = "attention out"
     reads = makes = must_stay = engine = True
-    module: Any
+    module: nn.MultiheadAttention
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:
         """As a linear layer."""
@@ -135,7 +135,7 @@ class AttentionOut(Layer):
         """float64: L1 norms of the rows."""
         return norms_of_rows(self.module.out_proj.weight)
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows and columns of the projection."""
         inner = self.module.out_proj
         cut(inner, "weight", {0: keep_out, 1: keep_in})

@@ -1,15 +1,17 @@
 """Statistics of BatchNorm after pruning."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
 
+Batch = TypeVar("Batch")
 
-def recalibrate(network: nn.Module, batches: Iterable[Any], forward: Callable[[Any], Any] | None = None) -> int:
+
+def recalibrate(network: nn.Module, batches: Iterable[Batch], forward: Callable[[Batch], object] | None = None) -> int:
     """Compute the running statistics of all BatchNorm layers again, as plain means over ``batches``.
 
     A removal changes what the layers behind it see, and steps inside ``observe()`` leave the statistics alone: after

@@ -9,9 +9,8 @@ it is the block for m = 1 and the identity for m = 0, and delta_loss = 1 / (2 N)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,7 @@ from torch.optim import Optimizer
 
 from fastgaze.pruning.graph import ChannelGraph
 from fastgaze.pruning.layers import Handle
-from fastgaze.pruning.probe import Reduction, Watched
+from fastgaze.pruning.probe import Probe, Reduction
 
 
 class BlockSignals:
@@ -52,7 +51,7 @@ class BlockSignals:
             for handle in handles:
                 handle.remove()
 
-    def _hook(self, name: str, anchor: Tensor, reduction: Reduction, scale: float) -> Any:
+    def _hook(self, name: str, anchor: Tensor, reduction: Reduction, scale: float) -> Callable[..., object]:
         def back(added: Tensor, grad: Tensor) -> None:
             images = len(added)
             g = (added.double() * grad.double()).flatten(1).sum(1) * (images if reduction == "mean" else 1) / scale
@@ -60,10 +59,10 @@ class BlockSignals:
                 self.squared[name] = self.squared.get(name, 0.0) + float(g.square().sum())
                 self.images[name] = self.images.get(name, 0) + images
 
-        def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
             if not (torch.is_grad_enabled() and args):
                 return None
-            watched: Tensor = Watched.apply(output, (output - args[0]).detach(), anchor, back)  # type: ignore[no-untyped-call]
+            watched: Tensor = Probe.apply(output, (output - args[0]).detach(), anchor, back)  # type: ignore[no-untyped-call]
             return watched
 
         return after

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning.places import Kept
-from fastgaze.pruning.trace import evaluation_mode, split_inputs
+from fastgaze.pruning.trace import Example, evaluation_mode, split_inputs
 from fastgaze.pruning.tracing import Unknown
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TOLERANCE = 1e-6  # of the largest output, in double precision
 TRIALS = 64  # copies that are made in search of the maps at fault
 
 
-def keep_what_differs(graph: ChannelGraph, example: Any, unknown: Unknown) -> None:
+def keep_what_differs(graph: ChannelGraph, example: Example, unknown: Unknown) -> None:
     """Maps whose removal does not equal their mask become not prunable."""
     if any(tensor.is_meta for tensor in [*graph.root.parameters(), *graph.root.buffers()]):
         return  # there are no values to compare
@@ -60,7 +60,7 @@ def _one_of_each(graph: ChannelGraph) -> list[int]:
     return chosen[::-1]
 
 
-def _few_images(example: Any) -> Any:
+def _few_images(example: Example) -> Any:
     args, kwargs = split_inputs(example)
     few = max((len(t) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)), default=0)
     return tree_map_only(Tensor, lambda t: t[:2] if len(t) == few else t, [list(args), kwargs])

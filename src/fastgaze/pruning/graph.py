@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning.layers import Layer, Position
 from fastgaze.pruning.places import Kept
-from fastgaze.pruning.trace import Map, evaluation_mode, split_inputs, trace_network
+from fastgaze.pruning.trace import Example, Map, evaluation_mode, split_inputs, trace_network
 from fastgaze.pruning.tracing import Unknown
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ChannelGraph:
     root: nn.Module
     layers: list[Layer]
     maps: list[Map]
-    inputs: Any
+    inputs: Example
     kept: list[Kept] = field(default_factory=list)
     unreached: list[str] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class ChannelGraph:
     @staticmethod
     def trace(
         module: nn.Module,
-        example_input: Any,
+        example_input: Example,
         *,
         unknown: Unknown = "keep",
         training: bool = False,
@@ -142,7 +142,7 @@ class ChannelGraph:
 
     def select(self, choices: Choice | Collection[Choice]) -> list[Layer]:
         """Layers by name, by the prefix of a block, by pattern ("blocks.*.conv2"), by class of module, or predicate."""
-        listed: list[Any] = [choices] if isinstance(choices, str | type) or callable(choices) else list(choices)
+        listed: list[Choice] = [choices] if isinstance(choices, str | type) or callable(choices) else list(choices)
         found: dict[str, Layer] = {}
         for choice in listed:
             chosen = [layer for layer in self.layers if _chosen(layer, choice)]
@@ -247,7 +247,7 @@ class ChannelGraph:
             if layer.positions:
                 by_module.setdefault(layer.module, []).append(layer)
 
-        def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        def record(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], result: object) -> None:
             x = args[0] if args else next(iter(kwargs.values()), None)
             for layer in by_module[module]:
                 found[layer.name].append(layer.measure(x, result, 1))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from torch.optim import Optimizer
 
 from fastgaze.core.errors import PruningError
 from fastgaze.core.files import replacing
+from fastgaze.core.jsonable import Document, Json
 from fastgaze.pruning.blocks import remove_block
 from fastgaze.pruning.compact import compact
 from fastgaze.pruning.graph import ChannelGraph
@@ -68,12 +68,12 @@ class History:
         """Indices of all removed maps in the order of removal."""
         return [*self.earlier, *(index for removal in self.removals for index in removal.indices)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Plain values for json.dumps."""
         return asdict(self)
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> History:
+    def from_json(value: Document) -> History:
         """The inverse of :meth:`to_json`; files of version 1, which called indices "maps", are read too."""
         try:
             removals = [_removal(entry) for entry in value["removals"]]
@@ -129,7 +129,7 @@ class History:
                 remove_block(graph, removal.block, optimizers)
 
 
-def _removal(entry: Mapping[str, Any]) -> Removal:
+def _removal(entry: Document) -> Removal:
     values = dict(entry)
     indices = values.pop("maps") if "maps" in values else values.pop("indices")
     return Removal(tuple(indices), tuple(values.pop("names")), **values)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Layer, Position, TensorCut, norms_of_rows
+from fastgaze.pruning.layers import Layer, Position, Slicer, norms_of_rows
 
 
 class Convolution(Layer):
@@ -54,7 +54,7 @@ class Convolution(Layer):
         """float64 (channels out,): L1 norms of the filters."""
         return norms_of_rows(self.module.weight)
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows and columns of the weight."""
         width = len(self.inputs) // self.groups
         cut(self.module, "weight", {0: keep_out, 1: keep_in[keep_in < width]})
@@ -69,7 +69,7 @@ class Depthwise(Convolution):
     reads = makes = must_stay = False
     own = 1
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Filters."""
         multiplier = len(self.outputs) // self.groups
         cut(self.module, "weight", {0: keep_out})
@@ -93,7 +93,7 @@ class Transposed(Convolution):
         weight = self.module.weight.unflatten(0, (self.groups, -1)).transpose(1, 2).flatten(0, 1)
         return norms_of_rows(weight)
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Columns and rows of the weight."""
         width = len(self.outputs) // self.groups
         cut(self.module, "weight", {0: keep_in, 1: keep_out[keep_out < width]})
@@ -107,7 +107,7 @@ class DepthwiseTransposed(Depthwise):
     transposed = True
     flops = Transposed.flops
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Filters."""
         multiplier = len(self.outputs) // self.groups
         first = keep_out[keep_out % multiplier == 0] // multiplier
@@ -122,7 +122,7 @@ class Linear(Layer):
 
     kind = "linear"
     reads = makes = must_stay = engine = True
-    module: Any
+    module: nn.Linear
 
     def flops(self, positions: list[Position]) -> tuple[int, int]:
         """C_out (2 C_in + 1) for each token."""
@@ -137,7 +137,7 @@ class Linear(Layer):
         """float64 (features,): L1 norms of the rows."""
         return norms_of_rows(self.module.weight)
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows and columns of the weight."""
         cut(self.module, "weight", {0: keep_out, 1: keep_in})
         cut(self.module, "bias", {0: keep_out})
@@ -149,7 +149,7 @@ class Embedding(Layer):
 
     kind = "embedding"
     makes = must_stay = True
-    module: Any
+    module: nn.Embedding
 
     def weights(self) -> tuple[int, int]:
         """A number for each word and feature."""
@@ -159,7 +159,7 @@ class Embedding(Layer):
         """float64 (features,): L1 norms of the columns."""
         return norms_of_rows(self.module.weight.T)
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (reads no maps)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (reads no maps)
         """Columns of the table."""
         cut(self.module, "weight", {1: keep_out})
         self.module.embedding_dim = len(keep_out)
@@ -170,7 +170,7 @@ class ChannelNorm(Layer):
 
     kind = "norm"
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Scale, shift and statistics."""
         for name in ("weight", "bias", "running_mean", "running_var"):
             cut(self.module, name, {0: keep_out})
@@ -182,9 +182,9 @@ class GroupNorm(Layer):
 
     kind = "groupnorm"
     must_stay = True
-    module: Any
+    module: nn.GroupNorm
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Scale and shift; the number of groups falls, their width does not."""
         width = len(self.outputs) // self.module.num_groups
         for name in ("weight", "bias"):
@@ -196,9 +196,9 @@ class PReLU(Layer):
     """A slope for each channel."""
 
     kind = "prelu"
-    module: Any
+    module: nn.PReLU
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Slopes."""
         cut(self.module, "weight", {0: keep_out})
         self.module.num_parameters = len(keep_out)
@@ -217,7 +217,7 @@ class TensorLayer(Layer):
         tensor = getattr(self.module, self.attribute)
         return 0, tensor.numel() // tensor.shape[self.axis] if isinstance(tensor, nn.Parameter) else 0
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Along the dimension that holds the maps."""
         cut(self.module, self.attribute, {self.axis: keep_out})
 
@@ -235,6 +235,6 @@ class Number(Layer):
         """No parameter."""
         return 0, 0
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (no tensor)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (no tensor)
         """The new number."""
         setattr(self.module, self.attribute, len(keep_out))

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fastgaze.core.errors import PruningError
 from fastgaze.core.files import replacing
+from fastgaze.core.jsonable import Document
 from fastgaze.pruning.graph import ChannelGraph
 from fastgaze.pruning.layers import Layer
 
@@ -119,8 +119,8 @@ class LatencyTable:
             ) from error
 
 
-def _point(row: dict[str, Any]) -> tuple[LayerShape, float]:
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+def _point(row: Document) -> tuple[LayerShape, float]:
+    values: Document = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
     milliseconds = float(values.pop("ms"))
     return LayerShape(**values), milliseconds
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 
-class TensorCut(Protocol):
+class Slicer(Protocol):
     """Replaces a tensor of a module by a slice of it, in optimizers too."""
 
     def __call__(self, module: nn.Module, name: str, index: Mapping[int, Tensor]) -> None:
@@ -108,7 +108,7 @@ class Layer:
         """Dilation of a convolution, else ()."""
         return ()
 
-    def measure(self, x: Any, result: Any, batch: int) -> Position:
+    def measure(self, x: object, result: object, batch: int) -> Position:
         """Positions of one call, for one image."""
         return measured(x, result, self.axis, batch)
 
@@ -124,7 +124,7 @@ class Layer:
         """``a`` and ``b`` of its number of parameters."""
         return 0, sum(1 for p in self.module.parameters(recurse=False) if p.dim() == 1)
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Keep these channels (indices) of its tensors and write its new widths down."""
         raise NotImplementedError
 
@@ -145,10 +145,10 @@ class Layer:
         return [self.module.register_forward_pre_hook(_on_input(watch), with_kwargs=True)]
 
 
-def _on_input(change: Callable[[Tensor], Tensor]) -> Any:
+def _on_input(change: Callable[[Tensor], Tensor]) -> Callable[..., object]:
     """A hook that changes what a module reads, given by position or by name."""
 
-    def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def before(_module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> tuple[object, object]:
         if args:
             return (change(args[0]), *args[1:]), kwargs
         name = next(iter(kwargs))
@@ -157,7 +157,7 @@ def _on_input(change: Callable[[Tensor], Tensor]) -> Any:
     return before
 
 
-def measured(x: Any, result: Any, axis: int, batch: int) -> Position:
+def measured(x: object, result: object, axis: int, batch: int) -> Position:
     """Positions for one image of a tensor that is read and one that is written, if it is a tensor."""
     if not isinstance(x, Tensor):
         return Position(1, 1, ())

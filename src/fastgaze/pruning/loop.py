@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from torch.optim import Optimizer
 
 from fastgaze.core.errors import PruningError, require
 from fastgaze.core.files import replacing
+from fastgaze.core.jsonable import Document
 from fastgaze.pruning.history import History, Removal
 from fastgaze.pruning.pruner import Pruner
 
@@ -146,12 +146,12 @@ def load_run(path: str | PathLike[str], pruner: Pruner, model: nn.Module) -> Non
     torch.set_rng_state(tensors["random"])
 
 
-def _split_state(optimizer: Optimizer, prefix: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _split_state(optimizer: Optimizer, prefix: str) -> tuple[dict[str, Tensor], Document]:
     """Tensors by name, and everything else as plain values; a learning rate may be either."""
     whole = optimizer.state_dict()
     found: dict[str, Tensor] = {}
 
-    def split(entries: dict[str, Any], place: str) -> dict[str, Any]:
+    def split(entries: Document, place: str) -> Document:
         for key, value in entries.items():
             if isinstance(value, Tensor):
                 found[f"{place}/{key}"] = value.detach().clone()
@@ -162,8 +162,8 @@ def _split_state(optimizer: Optimizer, prefix: str) -> tuple[dict[str, Tensor], 
     return found, {"state": state, "param_groups": groups}
 
 
-def _join_state(plain: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> dict[str, Any]:
-    state: dict[int, dict[str, Any]] = {int(index): dict(entries) for index, entries in plain["state"].items()}
+def _join_state(plain: Document, tensors: dict[str, Tensor], prefix: str) -> Document:
+    state: dict[int, Document] = {int(index): dict(entries) for index, entries in plain["state"].items()}
     groups = [dict(group) for group in plain["param_groups"]]
     for name, value in tensors.items():
         if name.startswith(f"{prefix}/"):

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Handle, Layer, TensorCut
+from fastgaze.pruning.layers import Handle, Layer, Slicer
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class LayerNorm(Layer):
     kind = "layernorm"
     couples = must_stay = True
 
-    def slice(self, cut: TensorCut, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Scale, shift and the written shape."""
         for name in ("weight", "bias"):
             cut(self.module, name, {0: keep_out})
@@ -49,7 +49,7 @@ class LayerNorm(Layer):
         """Statistics over the present channels only; the others come out as zero."""
         plain = self.module.forward
 
-        def forward(x: Tensor, *rest: Any) -> Tensor:
+        def forward(x: Tensor, *rest: object) -> Tensor:
             mask = keep()
             if bool(mask.all()):
                 result: Tensor = plain(x, *rest)
@@ -64,7 +64,7 @@ class LayerNorm(Layer):
     def soft_mask(self, mask: Tensor) -> list[Handle]:
         """The layer with ``mask`` (channels,) of any values in its statistics: the definition behind the derivative."""
 
-        def forward(x: Tensor, *_rest: Any) -> Tensor:
+        def forward(x: Tensor, *_rest: object) -> Tensor:
             axis = self.axis % x.dim()
             m = mask.to(x).reshape([-1 if d == axis else 1 for d in range(x.dim())])
             axes = tuple(range(1, x.dim())) if self.whole else (axis,)
@@ -109,7 +109,7 @@ class LayerNorm(Layer):
 class Replaced:
     """Another ``forward`` for one module until ``remove`` is called."""
 
-    def __init__(self, module: nn.Module, forward: Callable[..., Any]) -> None:
+    def __init__(self, module: nn.Module, forward: Callable[..., object]) -> None:
         self.module = module
         self.before = module.__dict__.get("forward")
         module.forward = forward

@@ -7,9 +7,8 @@ Gradients of single images are computed for convolutions and linear layers, wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ def squared_gradients(module: nn.Module, x: Tensor, grad: Tensor) -> dict[str, T
     return {"weight": weight.double(), "bias": bias.double()}
 
 
-def _conv_squares(module: Any, x: Tensor, grad: Tensor) -> Tensor:
+def _conv_squares(module: nn.modules.conv._ConvNd, x: Tensor, grad: Tensor) -> Tensor:
     """One image at a time, by the convolution's own backward pass with respect to its weight."""
     squares = torch.zeros_like(module.weight, dtype=torch.float64)
     options = [module.stride, module.padding, module.dilation, False, [0] * len(module.kernel_size), module.groups]
@@ -101,7 +100,7 @@ class ParameterPruner:
 
     def _forward_hook(
         self, name: str, reduction: Reduction, found: dict[str, dict[str, Tensor]], seen: list[int]
-    ) -> Any:
+    ) -> Callable[..., object]:
         def report(x: Tensor, grad: Tensor) -> None:
             if name in found:
                 raise PruningError(f"{name} ran twice inside observe(); open one observe() for each batch")

@@ -102,11 +102,11 @@ def map_products(x: Tensor, grad: Tensor) -> Tensor:
     return torch.cat(sums) if len(sums) > 1 else sums[0]
 
 
-class Watched(torch.autograd.Function):
+class Probe(torch.autograd.Function):
     """Identity that hands x and dL/dx to ``report`` on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, x: Tensor, anchor: Tensor, report: Any) -> Tensor:
+    def forward(ctx: Any, y: Tensor, x: Tensor, anchor: Tensor, report: Callable[[Tensor, Tensor], None]) -> Tensor:
         del anchor  # requires a gradient, so that the probe runs behind frozen layers too
         ctx.save_for_backward(x)
         ctx.report = report
@@ -168,7 +168,7 @@ class _Collector:
             if not (self.gradient and torch.is_grad_enabled()):
                 return x
             report.elements = x.numel() // max(1, x.shape[layer.axis])
-            probed: Tensor = Watched.apply(x, x, self.anchor, back)  # type: ignore[no-untyped-call]
+            probed: Tensor = Probe.apply(x, x, self.anchor, back)  # type: ignore[no-untyped-call]
             return probed
 
         return watch
@@ -182,12 +182,12 @@ class _Collector:
             rows = _rows(terms, layer)
             report.products.append(rows if rows.dim() == 2 else rows.flatten(2).sum(2))
 
-        def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
             self._count(layer, report)
             if not torch.is_grad_enabled():
                 return None
             report.elements = output.numel() // max(1, output.shape[layer.axis])
-            probed: Tensor = Watched.apply(output, args[0].detach(), self.anchor, back)  # type: ignore[no-untyped-call]
+            probed: Tensor = Probe.apply(output, args[0].detach(), self.anchor, back)  # type: ignore[no-untyped-call]
             return probed
 
         return [layer.module.register_forward_hook(after)]

@@ -19,10 +19,10 @@ from fastgaze.pruning.labels import NONE, aligned, broadcast, squeezed
 from fastgaze.pruning.tracing import Call, Rule, Tracer, ruled
 from fastgaze.pruning.widths import Width, plain
 
-RULES: dict[Any, Rule] = {}  # by function, by name of a function or method, or by class of module
+RULES: dict[object, Rule] = {}  # by function, by name of a function or method, or by class of module
 
 
-def register(target: str | Callable[..., Any] | type[nn.Module], rule: Rule) -> None:
+def register(target: str | Callable[..., object] | type[nn.Module], rule: Rule) -> None:
     """Follow ``target`` by ``rule`` from now on.
 
     target  a class of modules (subclasses included, which become leaves), a function of torch or of yours that is
@@ -75,7 +75,7 @@ def _size(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return torch.Size(sizes) if dim is None else sizes[dim]
 
 
-def _apply(call: Call, result: Any) -> None:
+def _apply(call: Call, result: object) -> None:
     rule = RULES.get(call.target) or RULES.get(call.name)
     if any(isinstance(leaf, Tensor) for leaf in tree_leaves(result)) or call.name == "setitem":
         blocks(call) if rule is None else follow(rule, call)

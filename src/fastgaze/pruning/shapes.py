@@ -54,7 +54,7 @@ def _one_axis(call: Call, ids: Tensor, axes: list[int], sizes: list[Any]) -> tup
     return squeezed_roots(call, one), [chosen]
 
 
-def _written_sizes(call: Call) -> list[Any]:
+def _written_sizes(call: Call) -> list[int | None]:
     """What the network says about each dimension of the result; None where the size follows by itself."""
     rank = call.result.dim()
     if call.name in ("view_as", "reshape_as"):
@@ -69,7 +69,7 @@ def _written_sizes(call: Call) -> list[Any]:
     return [None] * rank
 
 
-def _free(size: Any) -> Any:
+def _free(size: int) -> int | None:
     return None if not isinstance(size, Width) and size == -1 else size
 
 
@@ -163,13 +163,13 @@ def indexes(call: Call) -> None:
     moves(call)
 
 
-def _collapse(call: Call, ids: Tensor, axis: int, entry: Any) -> None:
+def _collapse(call: Call, ids: Tensor, axis: int, entry: object) -> None:
     """A dimension of a parameter that is indexed (a table of position codes) holds positions, not maps."""
     if entry != slice(None) and len([n for n in ids.shape if n > 1]) > 1:
         call.tie(ids, ids.narrow(axis, 0, 1))
 
 
-def _entries(index: Any, rank: int) -> list[Any] | None:
+def _entries(index: object, rank: int) -> list[object] | None:
     """What an index says about each dimension; None if a tensor of more than one dimension hides that."""
     entries = list(index) if isinstance(index, tuple) else [index]
     if any(isinstance(e, Tensor) and e.dtype == torch.bool and e.dim() > 1 for e in entries):
@@ -181,7 +181,7 @@ def _entries(index: Any, rank: int) -> list[Any] | None:
     return entries + [slice(None)] * (rank - len(entries))
 
 
-def _bound(call: Call, ids: Tensor, axis: int, size: int, entry: Any) -> None:
+def _bound(call: Call, ids: Tensor, axis: int, size: int, entry: object) -> None:
     along = ids.movedim(axis, 0).flatten(1) if ids.dim() > 1 else ids[:, None]
     if not isinstance(entry, slice) or entry.step not in (None, 1):
         call.keep(ids, "selects single maps")

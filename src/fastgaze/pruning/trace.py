@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from fastgaze.pruning.tracing import Tracer, Unknown, watching
 from fastgaze.pruning.widths import Width
 
 ROUNDS = 4  # traces in search of reshapes that let maps go
+Example = Tensor | Sequence[object] | Mapping[str, object]  # what a network is called with
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Traced:
     blocks: list[str]
 
 
-def trace_network(root: nn.Module, inputs: Any, unknown: Unknown, training: bool) -> Traced:
+def trace_network(root: nn.Module, inputs: Example, unknown: Unknown, training: bool) -> Traced:
     """Run ``root`` on ``inputs`` and follow its channels; again, where another reading of a reshape frees maps."""
     if unknown not in ("keep", "refuse"):
         raise PruningError(f"unknown={unknown!r} is not known; give 'keep' or 'refuse'")
@@ -74,14 +74,14 @@ def trace_network(root: nn.Module, inputs: Any, unknown: Unknown, training: bool
     return best
 
 
-def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def split_inputs(inputs: Example) -> tuple[tuple[object, ...], dict[str, object]]:
     """An example input as positional and named arguments."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (tuple(inputs), {}) if isinstance(inputs, tuple | list) else ((inputs,), {})
 
 
-def _batched(root: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any], int]:
+def _batched(root: nn.Module, inputs: Example) -> tuple[tuple[object, ...], dict[str, object], int]:
     """The example, with two images where it has one, so that the batch's dimension can be told apart."""
     args, kwargs = split_inputs(inputs)
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
@@ -98,7 +98,7 @@ def _batched(root: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, A
     return tuple(twice[0]), twice[1], 2
 
 
-def _run(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> None:
+def _run(tracer: Tracer, args: tuple[object, ...], kwargs: dict[str, object], training: bool) -> None:
     root = tracer.root
     for tensor in (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)):
         images = torch.arange(len(tensor)).reshape((-1,) + (1,) * (tensor.dim() - 1))
@@ -121,7 +121,7 @@ def _run(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any], training
     _keep_shared(tracer)
 
 
-def _keep_outputs(tracer: Tracer, result: Any) -> None:
+def _keep_outputs(tracer: Tracer, result: object) -> None:
     values = result if isinstance(result, Tensor | list | tuple | Mapping) else getattr(result, "__dict__", result)
     for leaf in tree_leaves(values):
         if isinstance(leaf, Tensor):

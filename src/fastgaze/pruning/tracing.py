@@ -58,7 +58,7 @@ class Call:
         """The module's name in the network."""
         return str(self.tracer.names[id(self.target)])
 
-    def argument(self, position: int, name: str, default: Any = None) -> Any:
+    def argument(self, position: int, name: str, default: object = None) -> Any:
         """An argument by position or name."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
@@ -192,7 +192,7 @@ class Tracer:
             with ruled(self):
                 self.ties.keep(width.ids, self.note(how.strip("_"), "uses how many maps there are"))
 
-    def fit(self, ids: Tensor, size: Any, name: str) -> None:
+    def fit(self, ids: Tensor, size: object, name: str) -> None:
         """Along ``ids`` the network says ``size``: both must agree after every removal, or the maps stay."""
         if not isinstance(size, Width):
             self.keep(ids, name, f"has the number {size} written down")
@@ -311,7 +311,7 @@ def _tensors(root: nn.Module) -> Iterator[tuple[int, tuple[str, str, Tensor]]]:
 class _Functions(TorchFunctionMode):
     """Sees functions and methods."""
 
-    def __init__(self, tracer: Tracer, follow: Callable[[Tracer, Any, Any, Any], Any]) -> None:
+    def __init__(self, tracer: Tracer, follow: Callable[..., object]) -> None:
         super().__init__()
         self.tracer, self.follow = tracer, follow
 
@@ -323,7 +323,7 @@ class _Functions(TorchFunctionMode):
 class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees what no function or module accounted for."""
 
-    def __init__(self, tracer: Tracer, follow: Callable[[Tracer, Any, Any, Any], Any]) -> None:
+    def __init__(self, tracer: Tracer, follow: Callable[..., object]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tracer, self.follow = tracer, follow
 
@@ -337,7 +337,7 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @contextmanager
 def watching(
     tracer: Tracer,
-    on_function: Callable[[Tracer, Any, Any, Any], Any],
+    on_function: Callable[..., object],
     module_rule: Callable[[nn.Module], Rule | None],
 ) -> Iterator[None]:
     """Every call inside the block goes through the tracer."""

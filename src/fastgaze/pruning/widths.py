@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 
-class MapReader(Protocol):
+class Readable(Protocol):
     """Who is told when a number is used for something that pruning cannot follow."""
 
     def counted(self, width: Width, how: str) -> None:
@@ -24,7 +24,7 @@ class MapReader(Protocol):
 class Width(int):
     """A number of channels: that of ``ids``, or an attribute ``owner`` = (module name, attribute), times / divide."""
 
-    reader: MapReader
+    reader: Readable
     ids: Tensor | None
     owner: tuple[str, str] | None
     times: int
@@ -33,7 +33,7 @@ class Width(int):
     @staticmethod
     def make(
         value: int,
-        reader: MapReader,
+        reader: Readable,
         ids: Tensor | None = None,
         owner: tuple[str, str] | None = None,
         ratio: tuple[int, int] = (1, 1),
@@ -48,7 +48,7 @@ class Width(int):
         ratio = (self.times * times, self.divide * divide)
         return Width.make(value, self.reader, self.ids, self.owner, ratio)
 
-    def _plain(self, other: Any, how: str) -> int:
+    def _plain(self, other: int, how: str) -> int:
         """The other operand as a number; an attribute that is mixed with a width must not change."""
         if isinstance(other, Width):
             other.reader.counted(other, how)

@@ -13,16 +13,16 @@ import binascii
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.errors import ModelError
+from fastgaze.core.jsonable import Document, Json
 from fastgaze.core.sizes import Size
 
 FORMAT = 1
@@ -95,11 +95,11 @@ class ModelCard:
     """Log density (natural log) on a fixed grid, (48, 64)."""
     maps: int = 0
     precision: str = "fp32"
-    spec: Mapping[str, Any] = field(default_factory=dict)
+    spec: Mapping[str, Json] = field(default_factory=dict)
     working_size: WorkingSize = WorkingSize()
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
-    scores: Mapping[str, Any] = field(default_factory=dict)
+    scores: Document = field(default_factory=dict)
     data: str = ""
     licence: str = "Apache-2.0"
 
@@ -117,12 +117,12 @@ class ModelCard:
         return replace(self, working_size=working_size)
 
     @property
-    def numerics(self) -> dict[str, Any]:
+    def numerics(self) -> dict[str, Json]:
         """The part of ``to_json`` that the runtime computes with."""
         document = self.to_json()
         return {name: document[name] for name in ("working_size", "normalisation", "sigma", "center_bias")}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """The document as it stands in the file."""
         facts = {name: getattr(self, name) for name in ("name", "architecture", "precision", "parameters", "maps")}
         return {
@@ -140,7 +140,7 @@ class ModelCard:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "ModelCard":
+    def from_json(cls, document: Document) -> "ModelCard":
         """The card of a document; raises ModelError when the document is of another format or incomplete."""
         if document.get("format") != FORMAT:
             raise ModelError(f"model format {document.get('format')!r} is not {FORMAT}; export the model again")
@@ -291,17 +291,17 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
     raise ValueError("varint too long")
 
 
-def _triple(values: Any) -> tuple[float, float, float]:
+def _triple(values: Iterable[float]) -> tuple[float, float, float]:
     red, green, blue = (float(value) for value in values)
     return red, green, blue
 
 
-def _pack(array: npt.NDArray[np.float32]) -> dict[str, Any]:
+def _pack(array: npt.NDArray[np.float32]) -> dict[str, Json]:
     data = np.ascontiguousarray(array, dtype="<f4").tobytes()
     return {"size": list(array.shape), "dtype": "float32", "data": base64.b64encode(data).decode("ascii")}
 
 
-def _unpack(packed: Mapping[str, Any]) -> npt.NDArray[np.float32]:
+def _unpack(packed: Document) -> npt.NDArray[np.float32]:
     height, width = (int(side) for side in packed["size"])
     try:
         data = base64.b64decode(packed["data"], validate=True)

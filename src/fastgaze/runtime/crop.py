@@ -18,12 +18,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.sizes import Size
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
@@ -62,7 +62,7 @@ class Crop:
     """(x, y) in percent, for CSS: ``object-fit: cover; object-position: x% y%`` shows this window in a box of its
     ratio. None if the window is smaller than the largest one."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Plain values."""
         position = self.object_position
         return {

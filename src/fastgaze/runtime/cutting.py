@@ -5,17 +5,17 @@
 - EXIF orientation is applied and then says 1. The preview inside EXIF is left out: it shows what was cut off.
 - A JPEG is written with the quantisation tables and the chroma sampling of its source, so it is never finer, and never
   larger, than the source warrants. A quality that is asked for can only make it coarser.
-- Scaling uses a Lanczos filter. Where few of a JPEG's pixels are wanted, fewer are decoded.
+- Scaling is bicubic and antialiased. Where few of a JPEG's pixels are wanted, fewer are decoded.
 
 JPEG has no transparency (it is laid over white) and no animation (the first frame is written).
 """
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from PIL import Image, ImageCms, ImageSequence, JpegImagePlugin
 
@@ -44,6 +44,7 @@ _MODES = {
 }
 # From three times as many pixels as are wanted, blocks of them are averaged before the filter: no visible difference.
 _REDUCING_GAP = 3.0
+Turns = tuple[bool, bool, bool]
 # EXIF orientation -> the stored picture stands upright when it is transposed, then mirrored in x, then in y.
 _TURNS = {
     2: (False, True, False),
@@ -90,10 +91,12 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """A frame as it is stored, not turned; ``size`` (width, height) is smaller than the file's if it was drafted."""
+    """One frame; of a JPEG it may have fewer pixels than the file."""
 
     image: Image.Image
-    milliseconds: float
+    turns: Turns
+    """What it takes to stand upright."""
+    milliseconds: float = 0.0
 
 
 def cut_picture(
@@ -130,7 +133,7 @@ class Cutter:
         self._check(name, box, size, quality)
         try:
             frames = self._frames(box, size, name in _ANIMATED)
-            windows = [self._window(frame.image, box, size, name) for frame in frames]
+            windows = [self._window(frame, box, size, name) for frame in frames]
             options = _options(name, self._header, windows[0], quality, self._lossless)
             content = _encode(name, windows, [frame.milliseconds for frame in frames], options)
         except MemoryError as error:
@@ -166,7 +169,7 @@ class Cutter:
 
     def _decode(self, share: float) -> None:
         image = self._header = self._picture.stored()
-        stored = image.size
+        stored, turns = image.size, _TURNS.get(self._picture.orientation, _UPRIGHT)
         if _is_animated(image):
             count = getattr(image, "n_frames", 1)
             if count * stored[0] * stored[1] > MAX_PIXELS:
@@ -174,18 +177,22 @@ class Cutter:
                     f"{self._picture.label}: {count} frames of {format_size((stored[1], stored[0]))} pixels are "
                     f"more than {MAX_PIXELS // 10**6} megapixels; scale it down"
                 )
-            self._decoded = [_Frame(frame.copy(), _duration(frame)) for frame in ImageSequence.Iterator(image)]
+            self._decoded = [_Frame(frame.copy(), turns, _duration(frame)) for frame in ImageSequence.Iterator(image)]
+        elif image.format in ("JPEG", "MPO") and image.mode == "RGB":
+            # Shared with the prediction, which has turned it already.
+            needed = math.ceil(self.size[0] * share), math.ceil(self.size[1] * share)
+            self._decoded = [_Frame(self._picture.rgb(needed), _UPRIGHT)]
+            share = self._decoded[0].image.height / self.size[0]
         else:
-            if image.format in ("JPEG", "MPO"):
-                image.draft(None, (int(stored[0] * share), int(stored[1] * share)))
             image.load()
-            self._decoded = [_Frame(image, 0.0)]
-        self._decoded_share = self._decoded[0].image.width / stored[0]
+            self._decoded = [_Frame(image, turns)]
+            share = 1.0
+        self._decoded_share = share
 
-    def _window(self, image: Image.Image, box: Box, size: Size, name: str) -> Image.Image:
-        """The window of one stored frame, upright and scaled, in a mode that the format can hold."""
-        transposed, mirrored_x, mirrored_y = turns = _TURNS.get(self._picture.orientation, _UPRIGHT)
-        left, top, right, bottom = place = _stored_box(box, self.size, turns)
+    def _window(self, frame: _Frame, box: Box, size: Size, name: str) -> Image.Image:
+        """The window of one frame, upright and scaled, in a mode that the format can hold."""
+        image, (transposed, mirrored_x, mirrored_y) = frame.image, frame.turns
+        left, top, right, bottom = place = _stored_box(box, self.size, frame.turns)
         stored_width, stored_height = self.size if transposed else (self.size[1], self.size[0])
         wanted = size if transposed else (size[1], size[0])
         if image.width == stored_width and wanted == (right - left, bottom - top):
@@ -193,7 +200,7 @@ class Cutter:
         else:
             across, down = image.width / stored_width, image.height / stored_height
             spot = (left * across, top * down, right * across, bottom * down)
-            window = _in_mode(_smooth(image), name).resize(wanted, Image.Resampling.LANCZOS, spot, _REDUCING_GAP)
+            window = _in_mode(_smooth(image), name).resize(wanted, Image.Resampling.BICUBIC, spot, _REDUCING_GAP)
         for needed, step in (
             (transposed, Image.Transpose.TRANSPOSE),
             (mirrored_x, Image.Transpose.FLIP_LEFT_RIGHT),
@@ -217,7 +224,7 @@ def _duration(frame: Image.Image) -> float:
     return float(frame.info.get("duration", 0) or 0)
 
 
-def _stored_box(box: Box, size: Size, turns: tuple[bool, bool, bool]) -> Box:
+def _stored_box(box: Box, size: Size, turns: Turns) -> Box:
     """``box`` of the upright picture of ``size`` as it lies in the stored one."""
     transposed, mirrored_x, mirrored_y = turns
     left, top, right, bottom = box
@@ -263,7 +270,9 @@ def _from_cmyk(image: Image.Image) -> Image.Image:
     return converted
 
 
-def _encode(name: str, windows: Sequence[Image.Image], milliseconds: Sequence[float], options: dict[str, Any]) -> bytes:
+def _encode(
+    name: str, windows: Sequence[Image.Image], milliseconds: Sequence[float], options: dict[str, object]
+) -> bytes:
     buffer = io.BytesIO()
     if len(windows) > 1:
         options = options | {
@@ -277,9 +286,12 @@ def _encode(name: str, windows: Sequence[Image.Image], milliseconds: Sequence[fl
 
 def _options(
     name: str, source: Image.Image, window: Image.Image, quality: int | None, lossless: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What Pillow writes beside the pixels: profile, EXIF, XMP and the like, and how finely."""
-    options: dict[str, Any] = {"icc_profile": metadata.profile(source, window), "exif": metadata.exif(source, window)}
+    options: dict[str, object] = {
+        "icc_profile": metadata.profile(source, window),
+        "exif": metadata.exif(source, window),
+    }
     if "dpi" in source.info:
         options["dpi"] = source.info["dpi"]
     match name:
@@ -306,8 +318,8 @@ def _options(
     return {key: value for key, value in options.items() if value is not None}
 
 
-def _jpeg_options(source: Image.Image, quality: int | None) -> dict[str, Any]:
-    options: dict[str, Any] = {"optimize": True, "progressive": bool(source.info.get("progressive"))}
+def _jpeg_options(source: Image.Image, quality: int | None) -> dict[str, object]:
+    options: dict[str, object] = {"optimize": True, "progressive": bool(source.info.get("progressive"))}
     own = jpeg_quality(source)
     if own is None or (quality is not None and quality < own):
         return options | {"quality": DEFAULT_QUALITY if quality is None else quality}

@@ -8,7 +8,7 @@ for speed.
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +75,7 @@ class PerProcess:
         """In a fork of a process that had one thread: use what that process loaded."""
         self._loaded[os.getpid()] = next(iter(self._loaded.values()))
 
-    def __reduce__(self) -> "tuple[type[PerProcess], tuple[Any, ...]]":
+    def __reduce__(self) -> "tuple[type[PerProcess], tuple[object, ...]]":
         return PerProcess, self._recipe
 
 

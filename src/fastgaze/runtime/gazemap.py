@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.encoding import encode
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
+from fastgaze.core.jsonable import Json
 from fastgaze.core.operators import sharing_matrix
 from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
@@ -265,7 +266,7 @@ class GazeMap:
         shown.paste(colors, mask=levels.point(alpha.tolist()))
         return shown
 
-    def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Any]:
+    def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Json]:
         """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.
 
         This is the shape that the command line, the server and batch jobs all carry.

@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fastgaze.core.errors import ModelError
 from fastgaze.core.files import replacing
+from fastgaze.core.jsonable import Document, Json
 from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.runtime.card import REFERENCE, ModelCard, WorkingSize, parse_card, read_card
 
@@ -36,7 +36,7 @@ class BundledModel:
     working_pixels: int
     bytes: int
     default: bool = False
-    scores: Mapping[str, Any] = field(default_factory=dict)
+    scores: Document = field(default_factory=dict)
     data: str = ""
     licence: str = ""
     cpu_ms: float | None = None
@@ -52,7 +52,7 @@ class BundledModel:
         height, width = self.working_size
         return self.gflop_640x480 * height * width / (REFERENCE[0] * REFERENCE[1])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Plain values."""
         facts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "scores"}
         working = {"working_size": size_to_json(self.working_size), "gflop_working": self.gflop_working}
@@ -92,12 +92,12 @@ def find(name: str | Path, folder: Path = BUNDLED) -> Path:
     raise ModelError(f"no bundled model {text!r}; {known}, or give the path of an .onnx file")
 
 
-def read_index(folder: Path = BUNDLED) -> dict[str, Any]:
+def read_index(folder: Path = BUNDLED) -> Document:
     """``{"default": NAME or None, "models": [facts]}``; empty when nothing is bundled."""
     path = folder / INDEX
     if not path.is_file():
         return {"default": None, "models": []}
-    index: dict[str, Any] = json.loads(path.read_text())
+    index: Document = json.loads(path.read_text())
     return index
 
 
@@ -118,17 +118,17 @@ def read_times(folder: Path = BUNDLED) -> dict[str, float]:
     return times
 
 
-def write_times(folder: Path, times: Mapping[str, float], conditions: Mapping[str, Any]) -> None:
+def write_times(folder: Path, times: Mapping[str, float], conditions: Mapping[str, Json]) -> None:
     """Store CPU milliseconds by name next to the models. conditions: machine, engine, threads, size of the picture."""
     _write(folder / TIMES, {**conditions, "cpu_ms": dict(times)})
 
 
-def _write(path: Path, document: Mapping[str, Any]) -> None:
+def _write(path: Path, document: Mapping[str, Json]) -> None:
     with replacing(path) as part:
         part.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _facts(path: Path, card: ModelCard) -> dict[str, Any]:
+def _facts(path: Path, card: ModelCard) -> dict[str, Json]:
     return {
         "name": path.name.removesuffix(".onnx"),
         "architecture": card.architecture,
@@ -143,7 +143,7 @@ def _facts(path: Path, card: ModelCard) -> dict[str, Any]:
     }
 
 
-def describe(name: str | Path, folder: Path = BUNDLED) -> dict[str, Any]:
+def describe(name: str | Path, folder: Path = BUNDLED) -> Document:
     """Facts of a bundled name or an .onnx path: the card, the spec as one line of JSON, without the bias grid."""
     path = find(name, folder)
     card = read_card(path)

@@ -12,9 +12,10 @@ import os
 import tomllib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size, parse_size
 from fastgaze.training.datasets import Workshop
 from fastgaze.training.fit import FitSettings, check_positive
@@ -173,7 +174,7 @@ def read_settings(kind: type[Settings], path: Path) -> Settings:
     return _build(kind, values, str(path))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Document:
     """The tables of a file over those of its base, with absolute folders."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -186,7 +187,7 @@ def _read(path: Path) -> dict[str, Any]:
     return values if base is None else _over(_read(path.parent / str(base)), values)
 
 
-def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def _over(base: Document, values: Document) -> Document:
     """``values`` laid over ``base``, table by table."""
     merged = dict(base)
     for key, value in values.items():

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastgaze.core.files import new_array
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import STRIDE, VGGSpec
-from fastgaze.networks.checkpoint import Json
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.networks.vgg import VGG
-from fastgaze.training.datasets import PreparedSet, Workshop, channels_last, normalise
+from fastgaze.training.datasets import PreparedSet, Workshop, channels_last, normalise, reduced_precision
 from fastgaze.training.fit import device
 from fastgaze.training.runs import Facts, differences, names_digest, read_json, write_json
 
@@ -59,7 +59,7 @@ def extract_features(model: GazeModel, data: PreparedSet, file: Path, batch: int
     features = np.lib.format.open_memmap(file, "r+") if done else new_array(file, np.float16, shape)
     while done < len(data):
         end = min(done + batch, len(data))
-        with torch.inference_mode(), torch.autocast(place.type, torch.bfloat16):
+        with torch.inference_mode(), reduced_precision(place, "bf16"):
             values = trunk(normalise(data.images[done:end]).to(place, memory_format=torch.channels_last))
         features[done:end] = values.half().cpu().numpy()
         done = end

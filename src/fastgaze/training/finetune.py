@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.cost import flops
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.sizes import Size
 from fastgaze.core.spec import STRIDE, spec_on
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.networks.backbones import load_backbone
-from fastgaze.networks.checkpoint import BackboneRecord, Json, TrainingRecord, load_gaze_model
+from fastgaze.networks.checkpoint import BackboneRecord, TrainingRecord, load_gaze_model
 from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.read import reopen

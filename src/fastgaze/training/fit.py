@@ -8,7 +8,7 @@ gives the same parameters as a run that was not.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import scaled_size
-from fastgaze.networks.checkpoint import Json
 from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.networks.gaze import GazeModel
-from fastgaze.training.datasets import channels_last
+from fastgaze.training.datasets import channels_last, reduced_precision
 from fastgaze.training.runs import (
     RunLog,
     load_state,
@@ -47,7 +47,7 @@ class FitSettings:
     momentum: of SGD; Adam has its own.
     decay: ``cosine`` to zero over ``steps``, or ``none``. warmup: steps of a linear rise before it.
     validate_every, patience: in steps, and validations without improvement before the run stops.
-    precision: ``bf16`` autocast, or ``fp32``.
+    precision: ``bf16`` autocast where the machine computes in it, or ``fp32``.
     flips: mirror half of the images.
     scale: of the images' sides before the network sees them, for a model that is to work at a smaller size.
     average: decay of the running mean of parameters that is validated and kept; 0 keeps the parameters themselves.
@@ -111,8 +111,7 @@ def per_image_loss(model: nn.Module, batch: Batch, precision: str = "bf16", scal
     shape = (inputs.shape[-2], inputs.shape[-1])
     if (size := working_size(model, shape, scale)) != shape:
         inputs = nn.functional.interpolate(inputs, size, mode="bilinear", antialias=True)
-    reduced = torch.autocast(place.type, torch.bfloat16) if precision == "bf16" else nullcontext()
-    with reduced:
+    with reduced_precision(place, precision):
         log_density = model(inputs, size=batch.grid, center_bias=batch.center_bias.to(place))
     return cross_entropy(log_density, batch.targets.to(place))
 

@@ -14,9 +14,10 @@ from typing import Literal
 import torch
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import GazeSpec, LiteSpec, LiteStage, Trunk, VGGSpec
-from fastgaze.networks.checkpoint import Json, PruningRecord, TrainingRecord, load_gaze_model, save_checkpoint
+from fastgaze.networks.checkpoint import PruningRecord, TrainingRecord, load_gaze_model, save_checkpoint
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.layers import latency_cost
 from fastgaze.pruning import (

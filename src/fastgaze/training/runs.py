@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor, distributed, nn
 
 from fastgaze.core.errors import ArgumentError, ModelError
 from fastgaze.core.files import replacing, write_whole
-from fastgaze.networks.checkpoint import Json
+from fastgaze.core.jsonable import Document, Json
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -118,9 +118,9 @@ def differences(then: Facts, now: Facts, defaults: Facts | None = None, near: Se
 _MARKS = "prune.marks"
 
 
-def _flat(facts: Facts) -> dict[str, Any]:
+def _flat(facts: Facts) -> Document:
     """``{"prune.marks": [3.0], ...}`` as JSON would give it back."""
-    flat: dict[str, Any] = {}
+    flat: Document = {}
     for key, value in facts.items():
         if isinstance(value, Mapping):
             flat |= {f"{key}.{inner}": leaf for inner, leaf in _flat(value).items()}
@@ -174,7 +174,7 @@ def save_state(path: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
     write_whole(path, save(content, {"facts": json.dumps(facts)}))
 
 
-def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_state(path: Path) -> tuple[dict[str, Tensor], Document]:
     """What ``save_state`` wrote."""
     try:
         with safe_open(path, framework="pt") as file:

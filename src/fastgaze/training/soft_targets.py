@@ -25,7 +25,7 @@ from fastgaze.networks.gaze import GazeModel
 from fastgaze.runtime.card import WorkingSize
 from fastgaze.training import variants
 from fastgaze.training.config import Config, Mixture
-from fastgaze.training.datasets import PreparedSet, Workshop, channels_last, normalise
+from fastgaze.training.datasets import PreparedSet, Workshop, channels_last, normalise, reduced_precision
 from fastgaze.training.features import Features, restore_taps
 from fastgaze.training.fit import device
 from fastgaze.training.runs import barrier, rank, world_size
@@ -100,7 +100,7 @@ def student_densities(
         images = normalise(data.images[first : first + batch]).to(device())
         if size != data.size:
             images = functional.interpolate(images, size, mode="bilinear", antialias=True)
-        with torch.autocast(device().type, torch.bfloat16, enabled=record.precision == "bf16"):
+        with reduced_precision(device(), record.precision):
             plain = model(images, size=data.grid, center_bias=bias)
             mirrored = model(images.flip(3), size=data.grid, center_bias=bias.flip(1)).flip(2)
         yield ((plain.exp() + mirrored.exp()) * (cells / 2)).half().cpu().numpy()

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import VGGSpec, spec_on
 from fastgaze.networks.backbones import load_backbone
-from fastgaze.networks.checkpoint import BackboneRecord, Json, Stage, TrainingRecord, load_gaze_model, save_checkpoint
+from fastgaze.networks.checkpoint import BackboneRecord, Stage, TrainingRecord, load_gaze_model, save_checkpoint
 from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.config import Config, Mixture, PruneSettings

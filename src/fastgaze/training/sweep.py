@@ -16,9 +16,10 @@ from urllib.parse import unquote
 
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError, require
+from fastgaze.core.jsonable import Json
 from fastgaze.core.pareto import pareto as front
 from fastgaze.core.progress import Progress, silent
-from fastgaze.networks.checkpoint import Json, load_gaze_model
+from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.training.config import Config, PruneSettings, SweepSettings
 from fastgaze.training.prune import REFERENCE, prune_student
 from fastgaze.training.student import tune_student

@@ -1,11 +1,12 @@
 """``fastgaze audit``: does a model's crop prefer one of two people?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli import common, pictures
+from fastgaze.core.jsonable import Json
 
 if TYPE_CHECKING:
     from fastgaze.evaluation.audit import Finding
@@ -62,7 +63,7 @@ def _row(finding: "Finding") -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _facts(model: str, ratio: str, drawn: bool, findings: "list[Finding]") -> dict[str, Any]:
+def _facts(model: str, ratio: str, drawn: bool, findings: "list[Finding]") -> dict[str, Json]:
     return {
         "model": model,
         "engine": "onnxruntime",

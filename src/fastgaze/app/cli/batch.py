@@ -1,10 +1,11 @@
 """``fastgaze batch``: many pictures into Parquet files, on this machine or on a Ray cluster."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fastgaze.app.cli import common
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import parse_size
 
 
@@ -31,15 +32,9 @@ def batch(
     model: common.Model = None,
     ratio: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTH:HEIGHT",
-            help="Shape of the crop windows. Repeat it for several. By default 1:1 and 16:9.",
-            show_default=False,
-        ),
+        common.shapes("WIDTH:HEIGHT", "Shape of the crop windows. Repeat it for several. By default 1:1 and 16:9."),
     ] = None,
-    candidates: Annotated[
-        int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to store for a ratio.")
-    ] = 1,
+    candidates: common.Candidates = 1,
     peaks: Annotated[int, typer.Option(min=1, max=64, help="The most peaks to store for a picture.")] = 3,
     size: Annotated[
         str | None,
@@ -79,7 +74,7 @@ def batch(
         _print(summary.to_json())
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _print(facts: Document) -> None:
     common.report(
         f"{facts['output']}: {facts['images']} pictures, {facts['done']} of them done in this run, "
         f"{facts['errors']} with an error; {facts['images_per_second']:.1f} pictures per second "

@@ -1,10 +1,11 @@
 """``fastgaze bench``: how fast a model is on this machine."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fastgaze.app.cli import common
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import parse_size
 
 
@@ -44,7 +45,7 @@ def bench(
         _print(result)
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print(result: Document) -> None:
     say = common.say
     say(
         f"{result['model']} on {result['engine']}, {result['threads']} thread(s), {result['rounds']} rounds, "
@@ -64,11 +65,11 @@ def _print(result: dict[str, Any]) -> None:
         say(f"  {other['model']}: {_time(other)}; {other['ratio']:.2f} times this model's time ({spread})")
 
 
-def _time(part: dict[str, Any]) -> str:
+def _time(part: Document) -> str:
     return f"{part['median_ms']:.2f} ms ({part['p10_ms']:.2f} to {part['p90_ms']:.2f}; CPU {part['cpu_ms']:.2f})"
 
 
-def _split(part: dict[str, Any]) -> str:
+def _split(part: Document) -> str:
     steps = ", ".join(f"{step} {time:.2f}" for step, time in part["split_cpu_ms"].items())
     return f"{steps}, outside the network {part['outside_share']:.0%}"
 

@@ -43,6 +43,11 @@ def refuse_stdout(path: Path | None) -> Path | None:
     return path
 
 
+def shapes(metavar: str, help: str) -> Any:
+    """An option that says which windows are wanted, and may be repeated."""
+    return typer.Option(metavar=metavar, help=help, show_default=False)
+
+
 MODEL_HELP = "Name of a bundled model, or path of an .onnx file."
 Model = Annotated[str | None, typer.Option(help=MODEL_HELP, autocompletion=complete_models)]
 Engine = Annotated[
@@ -52,6 +57,9 @@ Engine = Annotated[
     ),
 ]
 Threads = Annotated[int, typer.Option(min=1, max=1024, help="Threads that compute one prediction.")]
+Candidates = Annotated[
+    int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to give for a ratio.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OutFolder = Annotated[
     Path, typer.Option("--out", help="Folder for the results.", callback=refuse_stdout, show_default=False)
@@ -96,7 +104,7 @@ def limit_blas(threads: int | None) -> None:
         os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)))
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print one JSON document on stdout; NaN and infinity are refused rather than written as invalid JSON."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 

@@ -1,15 +1,17 @@
 """``fastgaze crop``: the best windows of a ratio or a size, listed or cut out."""
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size, format_size, parse_size, size_to_json
 
 if TYPE_CHECKING:
@@ -40,24 +42,23 @@ def crop(
     images: pictures.Images,
     ratio: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTH:HEIGHT", help="Shape of the window, such as 16:9. Repeat it for several.", show_default=False
-        ),
+        common.shapes("WIDTH:HEIGHT", "Shape of the window, such as 16:9. Repeat it for several."),
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WIDTHxHEIGHT",
-            help="Exact pixels of the result, such as 1200x630; the shape follows. Repeat it for several.",
-            show_default=False,
+        common.shapes(
+            "WIDTHxHEIGHT", "Exact pixels of the result, such as 1200x630; the shape follows. Repeat it for several."
         ),
     ] = None,
     focus: Annotated[
         str | None, typer.Option(metavar="X,Y", help="Cut around this point of the picture, in pixels.")
     ] = None,
     candidates: Annotated[
-        int, typer.Option("--candidates", "-n", min=1, max=64, help="The most windows to list for a ratio.")
-    ] = 3,
+        int | None,
+        typer.Option(
+            "--candidates", "-n", min=1, max=64, help="The most windows to list for a shape: 3, or 1 with --out."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the cropped pictures, or - for stdout. Without it, none is written."),
@@ -85,15 +86,17 @@ def crop(
     from fastgaze.core.pictures import open_picture
 
     wishes, point = _wishes(ratio or [], size or []), _point(focus)
+    most = candidates or (3 if out is None else 1)
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out)
     piped = out is not None and pictures.goes_to_stdout(jobs, out, json)
     if piped:
         _check_pipe(jobs, wishes)
 
-    def work(job: pictures.Job) -> dict[str, Any]:
-        gaze = predictor.predict(open_picture(job.source), center_bias=bias)
-        found = {wish: _windows(gaze, wish, point, candidates) for wish in wishes}
+    def work(job: pictures.Job) -> Document:
+        picture = open_picture(job.source)
+        gaze = predictor.look(picture, None if out is None else _pixels_needed(picture.size, wishes)).at(None, bias)
+        found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
         cuts = {} if out is None else {wish: gaze.cut(wish.ratio, wish.size, point, format, quality) for wish in wishes}
         written = [] if job.stem is None else _save(job.stem, cuts)
         if piped:
@@ -141,6 +144,17 @@ def _windows(gaze: "GazeMap", wish: Wish, point: tuple[float, float] | None, can
     return gaze.crop(wish.ratio, candidates) if point is None else [gaze.crop_around(wish.ratio, point)]
 
 
+def _pixels_needed(size: Size, wishes: Sequence[Wish]) -> Size:
+    """(height, width) at which a picture of ``size`` has to be decoded so that no result lacks pixels."""
+    from fastgaze.runtime.crop import parse_ratio, window_size
+
+    share = 0.0
+    for wish in wishes:
+        height, width = window_size(size, parse_ratio(wish.ratio), 1.0)
+        share = max(share, 1.0 if wish.size is None else min(max(wish.size[0] / height, wish.size[1] / width), 1.0))
+    return math.ceil(size[0] * share), math.ceil(size[1] * share)
+
+
 def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:
     if len(jobs) > 1 or len(wishes) > 1:
         raise ArgumentError(
@@ -149,7 +163,7 @@ def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:
     pictures.refuse_terminal("a picture", "or leave out --out to list the windows")
 
 
-def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[dict[str, Any]]:
+def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[Document]:
     """Write one file for each window; what is told of it."""
     written = []
     for wish, cut in cuts.items():
@@ -160,7 +174,7 @@ def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[dict[str, Any]]:
     return written
 
 
-def _srcset(written: Sequence[dict[str, Any]]) -> str:
+def _srcset(written: Sequence[Document]) -> str:
     """For the HTML of an image: every file with its width, smallest first."""
     ordered = sorted(written, key=lambda facts: facts["width"])
     return ", ".join(f"{Path(facts['file']).name} {facts['width']}w" for facts in ordered)

@@ -1,12 +1,13 @@
 """``fastgaze export``: from a checkpoint to the file that ships."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli.common import Json, print_json, refuse_stdout, report
 from fastgaze.core.errors import ArgumentError, require
+from fastgaze.core.jsonable import Document
 
 if TYPE_CHECKING:
     from fastgaze.networks import GazeModel
@@ -82,6 +83,6 @@ def _images(folder: Path) -> list[Path]:
     return found[:: max(len(found) // MOST_IMAGES, 1)][:MOST_IMAGES]
 
 
-def _facts(file: Path, card: "ModelCard") -> dict[str, Any]:
+def _facts(file: Path, card: "ModelCard") -> Document:
     facts = {key: getattr(card, key) for key in ("name", "precision", "parameters", "maps", "gflop_640x480", "sigma")}
     return {"file": str(file), "bytes": file.stat().st_size, **facts}

@@ -1,12 +1,16 @@
 """``fastgaze models`` and ``fastgaze info``: what comes with the package, what a model is and what it costs."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli import common
 from fastgaze.core.errors import require
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import format_size, parse_size, size_to_json
+
+if TYPE_CHECKING:
+    from fastgaze.core.spec import Spec
 
 SET = "salicon-val"
 
@@ -58,13 +62,13 @@ def info(
         _print_table(facts)
 
 
-def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
+def describe(model: str, size: tuple[int, int]) -> Document:
     """Facts of a model for an input of ``size`` (height, width), ready for JSON."""
     from fastgaze.core import cost
     from fastgaze.core.spec import architectures, spec_for, spec_from_json
     from fastgaze.runtime import zoo
 
-    record: dict[str, Any] = {}
+    record: Document = {}
     if model in architectures():
         spec = spec_for(model)
     elif model.endswith(".safetensors"):
@@ -90,7 +94,7 @@ def describe(model: str, size: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def _read_checkpoint(path: str) -> tuple[Any, dict[str, Any]]:
+def _read_checkpoint(path: str) -> "tuple[Spec, Document]":
     require("torch", "train")
     from fastgaze.networks.checkpoint import load_checkpoint
 
@@ -98,7 +102,7 @@ def _read_checkpoint(path: str) -> tuple[Any, dict[str, Any]]:
     return model.spec, record.to_json()
 
 
-def _print_table(facts: dict[str, Any]) -> None:
+def _print_table(facts: Document) -> None:
     from rich.table import Table
 
     common.say(
@@ -115,5 +119,5 @@ def _print_table(facts: dict[str, Any]) -> None:
     common.out.print(table)
 
 
-def _size_of(facts: dict[str, Any]) -> str:
+def _size_of(facts: Document) -> str:
     return format_size((facts["size"]["height"], facts["size"]["width"]))

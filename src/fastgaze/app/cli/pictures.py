@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli.common import STANDARD_STREAM, limit_blas, progress
 from fastgaze.core.errors import ArgumentError, FastGazeError
+from fastgaze.core.jsonable import Json
 
 if TYPE_CHECKING:
     from fastgaze.core.center_bias import CenterBias
@@ -156,7 +157,7 @@ def _inside(folder: str, out: Path | None) -> Iterator[Path]:
                 yield path
 
 
-def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Any]], verb: str) -> tuple[list[dict[str, Any]], int]:
+def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Json]], verb: str) -> tuple[list[dict[str, Json]], int]:
     """Do ``work`` on every picture and return the results and the number of failures.
 
     A failure is reported on stderr, and the work continues with the next picture.
@@ -193,7 +194,7 @@ def _reason(error: OSError | MemoryError, verb: str) -> str:
     return f"cannot write {path}: {error.strerror}" if path else f"cannot write the result: {error.strerror or error}"
 
 
-def _report(job: Job, message: str, results: list[dict[str, Any]]) -> None:
+def _report(job: Job, message: str, results: list[dict[str, Json]]) -> None:
     message = " ".join(message.split())
     results.append({"image": job.label, "error": message})
     typer.echo(f"fastgaze: {printable(message)}", err=True)

@@ -4,13 +4,14 @@ import io
 import json as jsonlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
+from fastgaze.core.jsonable import Json
 from fastgaze.core.sizes import Size, parse_size, shrunk
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def predict(
     if piped:
         _check_pipe(jobs, formats)
 
-    def work(job: pictures.Job) -> dict[str, Any]:
+    def work(job: pictures.Job) -> dict[str, Json]:
         gaze = _look(predictor, job, map_size, "png" in formats).at(map_size, bias)
         written = [] if job.stem is None else _write(gaze, job.stem, formats, opacity, peaks)
         if piped:

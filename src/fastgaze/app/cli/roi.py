@@ -4,10 +4,10 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,8 @@ from fastgaze.core.files import replacing
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+    from fastgaze.runtime.video.roi import Blocks, Roi
 
 
 def roi(
@@ -62,7 +64,7 @@ def roi(
         note(shlex.join([*command, "-c:v", "libx264", "OUT.mp4"]))
 
 
-def _write(frames: Any, settings: Any, format: str, out: Path | None, interval: float) -> None:
+def _write(frames: "Iterable[Blocks]", settings: "Roi", format: str, out: Path | None, interval: float) -> None:
     from fastgaze.runtime.video.roi import TEXT, write_ffmpeg, write_kvazaar_binary
 
     if format == "kvazaar" and out is not None and out.suffix == ".bin":

@@ -16,18 +16,14 @@ if TYPE_CHECKING:
 # Fine-tuning starts near a good solution; a new readout on a pretrained trunk does not.
 _TUNING, _FRESH = 0.0002, 0.001
 
+_START_HELP = "Network to fine-tune: a bundled model, an .onnx file or a .safetensors checkpoint."
+Start = Annotated[str | None, typer.Option(help=_START_HELP, autocompletion=complete_models, show_default=False)]
+
 
 def train(
     data: Annotated[Path, typer.Option(help="Folder with images and fixations.", show_default=False)],
     out_folder: RunFolder,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            help="Network to fine-tune: a bundled model, an .onnx file or a .safetensors checkpoint.",
-            autocompletion=complete_models,
-            show_default=False,
-        ),
-    ] = None,
+    start: Start = None,
     architecture: Annotated[
         str | None,
         typer.Option(

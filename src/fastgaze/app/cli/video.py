@@ -1,13 +1,14 @@
 """``fastgaze video``: a heat map over a video."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import Progress, TaskID
 
 from fastgaze.app.cli import common
 from fastgaze.app.cli.common import Json, limit_blas, print_json, progress, report
+from fastgaze.core.jsonable import Document
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="A video that FFmpeg can read.", show_default=False)]
 Smooth = Annotated[
@@ -79,7 +80,7 @@ class Counter:
         self._bar.update(self._task, completed=done, description=self._name + rate)
 
 
-def _print(target: Path, facts: dict[str, Any]) -> None:
+def _print(target: Path, facts: Document) -> None:
     steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_frame"].items())
     report(f"{target}: {facts['frames']} frames, {facts['shots']} shots, {facts['fps']:.1f} frames per second")
     report(f"milliseconds per frame: {steps}")

@@ -1,7 +1,7 @@
 """``fastgaze workshop``: the stages of the paper, from the teacher to the pruned student."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,12 +26,13 @@ from fastgaze.core.errors import ArgumentError, require
 if TYPE_CHECKING:
     from fastgaze.core.progress import Progress
     from fastgaze.training.config import Config
+    from fastgaze.training.fit import FitResult
 
 app = typer.Typer(
     help="Make models as the paper did: teacher, distillation, Fisher pruning, tuning. Every stage can be resumed.",
     no_args_is_help=True,
 )
-ConfigFile = Annotated[Path, typer.Option("--config", help="TOML file with the settings.", show_default=False)]
+Settings = Annotated[Path, typer.Option("--config", help="TOML file with the settings.", show_default=False)]
 Start = Annotated[Path, typer.Option("--start", help="Checkpoint to start from.", show_default=False)]
 RunFolder = Annotated[
     Path,
@@ -57,7 +58,7 @@ Scale = Annotated[
 
 
 @app.command(cls=Verb)
-def teacher(config: ConfigFile, json: Json = False) -> None:
+def teacher(config: Settings, json: Json = False) -> None:
     """Train the DeepGaze II ensemble and write its soft targets for the large data set."""
     settings = _read(config)
     from fastgaze.training.runs import processes
@@ -72,7 +73,7 @@ def teacher(config: ConfigFile, json: Json = False) -> None:
 
 @app.command(cls=Verb)
 def distill(
-    config: ConfigFile,
+    config: Settings,
     out_folder: RunFolder,
     grow: Annotated[
         Path | None,
@@ -86,39 +87,36 @@ def distill(
 ) -> None:
     """Train a new student on the soft targets, with the settings of the section student."""
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.runs import processes
     from fastgaze.training.student import distill_student
 
-    with processes(), training_bar(out_folder.name) as report:
-        result = distill_student(settings, out_folder, grow, report)
-    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
-    print_result(facts, json)
+    _fit(lambda report: distill_student(settings, out_folder, grow, report), out_folder, json)
 
 
 @app.command(cls=Verb)
 def tune(
-    config: ConfigFile,
-    start: Start,
-    out_folder: RunFolder,
-    steps: Steps = None,
-    scale: Scale = None,
-    json: Json = False,
+    config: Settings, start: Start, out_folder: RunFolder, steps: Steps = None, scale: Scale = None, json: Json = False
 ) -> None:
     """Train an existing student further on the soft targets, with the settings of the section tune."""
     settings = _read(config).with_fit(steps, scale)
-    from fastgaze.training.runs import processes
     from fastgaze.training.student import tune_student
 
-    with processes(), training_bar(out_folder.name) as report:
-        result = tune_student(settings, start, out_folder, report)
-    facts = {"checkpoint": str(out_folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
+    _fit(lambda report: tune_student(settings, start, out_folder, report), out_folder, json)
+
+
+def _fit(train: "Callable[[Progress], FitResult]", folder: Path, json: bool) -> None:
+    """Train a student in ``folder`` with a progress bar, and print where its best checkpoint is and how good it is."""
+    from fastgaze.training.runs import processes
+
+    with processes(), training_bar(folder.name) as report:
+        result = train(report)
+    facts = {"checkpoint": str(folder / "best.safetensors"), "loss": result.best_loss, "step": result.best_step}
     print_result(facts, json)
 
 
 @app.command("soft-targets", cls=Verb)
 def soft_targets(
     run: Annotated[Path, typer.Argument(help="Folder of a student's run.", show_default=False)],
-    config: ConfigFile,
+    config: Settings,
     variants: Annotated[
         bool,
         typer.Option("--variants", help="Predict drawings, noise and other changed versions of the images instead."),
@@ -140,7 +138,7 @@ def soft_targets(
 
 @app.command(cls=Verb)
 def prune(
-    config: ConfigFile,
+    config: Settings,
     start: Start,
     out_folder: RunFolder,
     objective: Annotated[
@@ -173,7 +171,7 @@ def prune(
 
 @app.command(cls=Verb)
 def narrow(
-    config: ConfigFile,
+    config: Settings,
     start: Start,
     widths: Annotated[
         str,
@@ -209,7 +207,7 @@ def _integers(option: str, text: str) -> list[int]:
 
 @app.command(cls=Verb)
 def sweep(
-    config: ConfigFile,
+    config: Settings,
     start: Start,
     out_folder: RunFolder,
     trials: Annotated[int, typer.Option(min=1, help="Number of finished trials at which the search ends.")] = 20,

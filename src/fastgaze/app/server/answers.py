@@ -5,7 +5,6 @@ import contextlib
 import json
 from collections.abc import Awaitable, Mapping
 from time import monotonic
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from fastgaze.app.server.budget import Share, Transfer
 from fastgaze.app.server.connection import GuardedProtocol
 from fastgaze.app.server.limits import Limits
+from fastgaze.core.jsonable import Json
 
 _PIECE = 64 << 10
 
@@ -67,7 +67,7 @@ class PacedResponse(Response):
             await writing
 
 
-def json_response(value: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(value: Mapping[str, Json], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A small answer."""
     content = json.dumps(value).encode()
     return Response(content, status, {"cache-control": "no-store", **(headers or {})}, "application/json")

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -32,6 +31,7 @@ from fastgaze.app.server.options import parse_request
 from fastgaze.app.server.wire import Task
 from fastgaze.app.server.workers import Nursery, Pool
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Json
 from fastgaze.runtime import zoo
 from fastgaze.runtime.card import ModelCard
 
@@ -214,7 +214,7 @@ class Server:
         return Task(verb, query, body.content_type if body.is_form else ""), content
 
 
-def _describe(cards: Sequence[ModelCard], limits: Limits) -> dict[str, Any]:
+def _describe(cards: Sequence[ModelCard], limits: Limits) -> dict[str, Json]:
     return {
         "default": cards[0].name,
         "models": [

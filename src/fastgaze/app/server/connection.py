@@ -41,7 +41,7 @@ class BoundedConnection(h11.Connection):
     _chunks = 0
     _bytes = 0
 
-    def next_event(self) -> Any:
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """The next event; an error of the other side when its chunks are too small."""
         event = super().next_event()
         if isinstance(event, h11.Data):

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
-Json = dict[str, Any]
+from fastgaze.core.jsonable import Document
 
 
-def page(document: Json) -> str:
+def page(document: Document) -> str:
     """The whole page."""
     sections = [
         _section(path, method, found) for path, way in document["paths"].items() for method, found in way.items()
@@ -34,7 +33,7 @@ Try it: <a href="/">the page</a>.</p></header>
 """
 
 
-def _section(path: str, method: str, found: Json) -> str:
+def _section(path: str, method: str, found: Document) -> str:
     parts = [f"<p>{escape(found['summary'])} {escape(found.get('description', ''))}</p>"]
     if "requestBody" in found:
         parts.append(f"<p>Body: {escape(found['requestBody']['description'])}</p>")
@@ -48,13 +47,13 @@ def _section(path: str, method: str, found: Json) -> str:
     return head + "".join(parts) + "</section>\n"
 
 
-def _example(path: str, found: Json) -> str:
+def _example(path: str, found: Document) -> str:
     needed = [p["name"] for p in found["parameters"] if p["required"]]
     query = "?ratio=16:9" if "ratio" in needed else ""
     return f"curl --data-binary @photo.jpg 'http://127.0.0.1:8000{path}{query}'"
 
 
-def _values(schema: Json) -> str:
+def _values(schema: Document) -> str:
     if "enum" in schema:
         text = ", ".join(map(str, schema["enum"]))
     elif "minimum" in schema:

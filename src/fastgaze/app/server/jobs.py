@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -25,10 +24,12 @@ from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
 from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
+from fastgaze.core.jsonable import Document
 from fastgaze.core.picture_limits import DecodingCost
 from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import colours
+from fastgaze.runtime.cutting import Cutter
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 
@@ -84,12 +85,12 @@ def work(
         raise ApiError(413, "too_many_bytes", f"the picture is larger than {amount(limits.bytes)}")
     with _refusing():
         opened = _open(picture, limits)
-        needs = _needs(opened, len(picture), options, predictors[model], limits)
+        needs = _needs(task.verb, opened, len(picture), options, predictors[model], limits)
         if not task.granted and (needs.size > SMALL_ANSWER or (needs.heavy and not heavy)):
             return needs
         job = gaze if task.verb == "gaze" else crop
         found = job(predictors[model], opened, options, limits)
-    return JobResult(found, _MEDIA_TYPES[options.format]) if isinstance(found, bytes) else _json(found, start)
+    return found if isinstance(found, JobResult) else _json(found, start)
 
 
 def _open(content: bytes, limits: Limits) -> Picture:
@@ -112,11 +113,14 @@ def _open(content: bytes, limits: Limits) -> Picture:
     return picture
 
 
-def _needs(picture: Picture, size: int, options: Options, predictor: Predictor, limits: Limits) -> Needs:
-    cost = picture.cost(predictor.card.working_size(picture.size))
+def _needs(verb: str, picture: Picture, size: int, options: Options, predictor: Predictor, limits: Limits) -> Needs:
+    cost, answer = picture.cost(predictor.card.working_size(picture.size)), _FACTS_BYTES
     kind = options.format if options.format != "json" else "heat" if options.heat else ""
-    answer = _FACTS_BYTES
-    if kind:
+    if verb == "crop" and kind:  # all pixels, and those of the window once more
+        height, width = options.size or picture.size
+        cost = picture.cost(picture.size) + DecodingCost(8 * height * width, 1.5e-7 * height * width)
+        answer = _cut_bytes(picture, options)
+    elif kind:
         height, width = _answer_size(picture, options, limits)
         seconds, memory, sent = _FORMAT_COSTS[kind]
         cost = cost + DecodingCost(height * width * memory, height * width * seconds)
@@ -129,23 +133,34 @@ def _needs(picture: Picture, size: int, options: Options, predictor: Predictor, 
     return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
 
 
-def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> bytes | dict[str, Any]:
+def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
     """The answer of ``POST /v1/gaze``."""
     size = _answer_size(picture, options, limits)
     view = predictor.look(picture, at_least=size if options.format == "overlay" else None)
     found = view.at(size, options.center_bias)
     if options.format != "json":
-        return _file(found, options)
+        return JobResult(_file(found, options), _MEDIA_TYPES[options.format])
     facts = found.to_json(options.peaks, options.ratios, options.n)
     if options.heat:
         facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(found, size)).decode("ascii")
     return facts
 
 
-def crop(predictor: Predictor, picture: Picture, options: Options, _: Limits) -> dict[str, Any]:
-    """The answer of ``POST /v1/crop``."""
+def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
+    """The answer of ``POST /v1/crop``: windows, or the best one as a picture."""
     found = predictor.look(picture).at(None, options.center_bias)
-    return found.to_json(options.peaks, options.ratios, options.n)
+    if options.format == "json":
+        return found.to_json(options.peaks, options.ratios, options.n)
+    made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+    if len(made.content) > _cut_bytes(picture, options):  # an animation may come to any size
+        raise ApiError(413, NO_MEMORY, f"the picture that was cut has more than {amount(limits.bytes)}; ask for a size")
+    return JobResult(made.content, f"image/{made.format}")
+
+
+def _cut_bytes(picture: Picture, options: Options) -> int:
+    """That a picture cut from this one may have as a file."""
+    height, width = options.size or picture.size
+    return _FACTS_BYTES + int(4.5 * height * width)
 
 
 def _answer_size(picture: Picture, options: Options, limits: Limits) -> Size:
@@ -188,7 +203,7 @@ def map_size(size: Size, most: int) -> Size:
     return max(int(height * factor), 1), max(int(width * factor), 1)
 
 
-def _json(facts: dict[str, Any], start: float) -> JobResult:
+def _json(facts: Document, start: float) -> JobResult:
     total = {"total": 1e3 * (perf_counter() - start)}
     facts["milliseconds"] = {step: round(time, 3) for step, time in (facts["milliseconds"] | total).items()}
     return JobResult(json.dumps(facts, allow_nan=False).encode())

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.pictures import MAX_PIXELS
 
 # Two formats of the runtime are missing. Pillow decodes JPEG 2000 without releasing the interpreter's lock (3 s for
@@ -57,7 +57,7 @@ class Limits:
         if self.upload_bytes < self.bytes or self.answer_bytes < 4 * self.map_pixels:
             raise ArgumentError("limits upload_bytes and answer_bytes must hold at least one picture and one map")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """What a client needs to know before it sends a picture."""
         return {"bytes": self.bytes, "pixels": self.pixels, "map_pixels": self.map_pixels, "seconds": self.seconds}
 
@@ -71,7 +71,7 @@ class ApiError(Exception):
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """The body of the answer."""
         return {"error": {"code": self.code, "message": self.message}}
 

@@ -21,7 +21,6 @@ import traceback
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -29,6 +28,7 @@ from PIL import Image
 from fastgaze.app.server import jobs, wire
 from fastgaze.app.server.limits import ApiError, Limits
 from fastgaze.core.errors import FastGazeError
+from fastgaze.core.jsonable import Document
 from fastgaze.runtime.predictor import Predictor, load
 
 LIGHT, HEAVY = b"l", b"h"
@@ -58,7 +58,7 @@ class NurserySettings:
     models: list[str]
     engine: str
     threads: int
-    limits: Mapping[str, Any]
+    limits: Document
 
     @property
     def forks_loaded(self) -> bool:

@@ -1,10 +1,9 @@
 """The API as an OpenAPI 3.1 document."""
 
-from typing import Any
-
 from fastgaze import __version__
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, Limits, amount
 from fastgaze.app.server.options import (
+    CROP_FORMATS,
     CROP_OPTIONS,
     FORMATS,
     GAZE_OPTIONS,
@@ -12,8 +11,7 @@ from fastgaze.app.server.options import (
     MOST_RATIOS,
     MOST_WINDOWS,
 )
-
-Json = dict[str, Any]
+from fastgaze.core.jsonable import Document
 
 # A number that is not zero, alone or as one of two.
 _NUMBER = r"(?=[0-9.]*[1-9])[0-9]*\.?[0-9]*"
@@ -21,7 +19,7 @@ _ONE_RATIO = rf"{_NUMBER}(\s*[:/x]\s*{_NUMBER})?"
 _RATIO = rf"^{_ONE_RATIO}(,\s*{_ONE_RATIO})*$"
 
 
-def document(models: list[str], limits: Limits) -> Json:
+def document(models: list[str], limits: Limits) -> Document:
     """The document for a server with these models and limits."""
     return {
         "openapi": "3.1.0",
@@ -34,7 +32,7 @@ def document(models: list[str], limits: Limits) -> Json:
         "servers": [{"url": "/"}],
         "paths": {
             "/v1/gaze": {"post": _post("gaze", GAZE_OPTIONS, _gaze_answer(), models, limits)},
-            "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _json_answer("Gaze"), models, limits)},
+            "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _crop_answer(), models, limits)},
             "/v1/models": {"get": _get("models", "The models and the limits.", "Models")},
             "/livez": {"get": _get("live", "That the server answers.", "Live")},
             "/readyz": {
@@ -46,14 +44,16 @@ def document(models: list[str], limits: Limits) -> Json:
     }
 
 
-def _get(name: str, summary: str, schema: str) -> Json:
+def _get(name: str, summary: str, schema: str) -> Document:
     answers = {"200": {"description": summary, "content": _json_answer(schema)}, "405": _error("Only GET is served.")}
     return {"operationId": name, "summary": summary, "responses": answers}
 
 
-def _post(name: str, options: tuple[str, ...], content: Json, models: list[str], limits: Limits) -> Json:
+def _post(name: str, options: tuple[str, ...], content: Document, models: list[str], limits: Limits) -> Document:
     summaries = {"gaze": "Where people look in a picture.", "crop": "Windows that keep what people look at."}
     described = _options(models, limits)
+    if name == "crop":
+        described |= _crop_options(limits)
     parameters = [
         {
             "name": option,
@@ -74,9 +74,9 @@ def _post(name: str, options: tuple[str, ...], content: Json, models: list[str],
     }
 
 
-def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Json]]:
+def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document]]:
     """Description and schema by option."""
-    whole: Json = {"type": "integer", "minimum": 1}
+    whole: Document = {"type": "integer", "minimum": 1}
     return {
         "model": ("One of /v1/models.", {"type": "string", "enum": models, "default": models[0]}),
         "format": (
@@ -108,8 +108,23 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Json]]:
     }
 
 
-def _body(limits: Limits) -> Json:
-    binary: Json = {"type": "string", "contentMediaType": "image/*"}
+def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
+    """Those that mean something else when a window is asked for."""
+    return {
+        "format": (
+            "json: the windows. Others: the best window as a picture, keep in the format that was sent.",
+            {"type": "string", "enum": list(CROP_FORMATS), "default": "json"},
+        ),
+        "size": (
+            f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels} pixels; that of the window by "
+            "default. Without effect in json.",
+            {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$"},
+        ),
+    }
+
+
+def _body(limits: Limits) -> Document:
+    binary: Document = {"type": "string", "contentMediaType": "image/*"}
     form = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
     return {
         "required": True,
@@ -119,19 +134,24 @@ def _body(limits: Limits) -> Json:
     }
 
 
-def _gaze_answer() -> Json:
+def _gaze_answer() -> Document:
     return _json_answer("Gaze") | {"image/png": {}, "application/octet-stream": {}}
 
 
-def _json_answer(schema: str) -> Json:
+def _crop_answer() -> Document:
+    pictures = ("jpeg", "png", "webp", "avif", "gif", "tiff")
+    return _json_answer("Gaze") | {f"image/{kind}": {} for kind in pictures}
+
+
+def _json_answer(schema: str) -> Document:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
 
 
-def _error(description: str) -> Json:
+def _error(description: str) -> Document:
     return {"description": description, "content": _json_answer("Error")}
 
 
-def _errors(limits: Limits) -> Json:
+def _errors(limits: Limits) -> Document:
     busy = _error(f"busy: {limits.in_flight} requests are in flight.")
     busy["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
     return {
@@ -154,16 +174,16 @@ def _errors(limits: Limits) -> Json:
     }
 
 
-def _object(properties: Json, optional: tuple[str, ...] = ()) -> Json:
+def _object(properties: Document, optional: tuple[str, ...] = ()) -> Document:
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _list(items: Json, length: int | None = None) -> Json:
+def _list(items: Document, length: int | None = None) -> Document:
     return {"type": "array", "items": items} | ({"minItems": length, "maxItems": length} if length else {})
 
 
-def _schemas() -> Json:
+def _schemas() -> Document:
     text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer"}
     share = {"type": "number", "minimum": 0, "maximum": 1}
     side = {"type": "integer", "minimum": 1}
@@ -201,7 +221,7 @@ def _schemas() -> Json:
     }
 
 
-def _model() -> Json:
+def _model() -> Document:
     text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer"}
     return _object(
         {

@@ -11,8 +11,10 @@ from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
 
 GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "heat", "ratio", "n")
-CROP_OPTIONS = ("model", "center_bias", "ratio", "n")
+CROP_OPTIONS = ("model", "format", "size", "center_bias", "ratio", "n")
 FORMATS = ("json", "png", "overlay", "npy")
+CROP_FORMATS = ("json", "keep", "jpeg", "png", "webp")
+"""Of ``/v1/crop``: windows as facts, or the best one as a picture, in the format of the source or in another."""
 MOST_PEAKS = 20
 MOST_WINDOWS = 10
 MOST_RATIOS = 12
@@ -46,21 +48,25 @@ def parse_request(
     verb: str, fields: Iterable[tuple[str, str]], models: Sequence[str], limits: Limits
 ) -> tuple[Options, str]:
     """The options and the name of the model, the first one by default; 400 and 404 for what is not valid."""
-    options = parse_options(fields, OPTIONS[verb], limits)
+    options = parse_options(fields, OPTIONS[verb], limits, FORMATS if verb == "gaze" else CROP_FORMATS)
     if verb == "crop" and not options.ratios:
         raise bad_option("no ratio is given; add one such as ratio=16:9")
+    if verb == "crop" and options.format != "json" and len(options.ratios) > 1:
+        raise bad_option("a picture is cut in one ratio; leave out the others, or ask for format=json")
     name = models[0] if options.model is None else options.model
     if name not in models:
         raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; choose from {', '.join(models)}")
     return options, name
 
 
-def parse_options(fields: Iterable[tuple[str, str]], known: tuple[str, ...], limits: Limits) -> Options:
+def parse_options(
+    fields: Iterable[tuple[str, str]], known: tuple[str, ...], limits: Limits, formats: tuple[str, ...] = FORMATS
+) -> Options:
     """The options among ``fields``; 400 for one that is unknown, given twice or not valid."""
     values = _collect(fields, known)
     return Options(
         model=values.get("model"),
-        format=_choice(values, "format", FORMATS),
+        format=_choice(values, "format", formats),
         size=_size(values.get("size"), limits),
         center_bias=None if _choice(values, "center_bias", ("model", "none")) == "none" else "model",
         peaks=_whole(values, "peaks", 5, MOST_PEAKS),

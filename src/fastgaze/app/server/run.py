@@ -8,7 +8,7 @@ import resource
 import socket
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import TextIO
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -114,7 +114,7 @@ def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
-def log_to(stream: Any, level: int) -> None:
+def log_to(stream: TextIO, level: int) -> None:
     """Send the log of the server and of uvicorn to ``stream``, escaped."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))

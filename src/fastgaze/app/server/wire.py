@@ -8,7 +8,9 @@ import json
 import socket
 import struct
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from fastgaze.core.jsonable import Document
 
 HEADER = struct.Struct(">IQ")
 MOST_FACTS = 1 << 20
@@ -50,7 +52,7 @@ class Outcome:
     """The worker ends after this: it has grown, and a fresh one costs milliseconds."""
 
 
-def pack(message: Task | Outcome | dict[str, Any], size: int = 0) -> bytes:
+def pack(message: Task | Outcome | Document, size: int = 0) -> bytes:
     """The message up to its bytes, of which ``size`` follow."""
     facts = json.dumps(message if isinstance(message, dict) else asdict(message)).encode()
     return HEADER.pack(len(facts), size) + facts

@@ -4,7 +4,8 @@ import json
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,12 @@ from fastgaze.core.pictures import read_size
 from fastgaze.core.sizes import Size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.problems import Problems
+
+if TYPE_CHECKING:
+    import h5py
+    from h5py import Group
+
+Column = NDArray[np.float64] | NDArray[np.int64]
 
 
 def read(path: Path, problems: Problems | None = None) -> FixationSet:
@@ -46,12 +53,12 @@ def read(path: Path, problems: Problems | None = None) -> FixationSet:
     return from_lists([p.stem for p in paths], paths, sizes, points, [who[part] for part in parts])
 
 
-def refuse_external(file: Any, path: Path) -> None:
+def refuse_external(file: "h5py.File", path: Path) -> None:
     """DataError for a file whose data are, in part, those of other files: it could name any that this user may read."""
     h5py = require("h5py", "data")
     seen: set[int] = set()
 
-    def check(group: Any) -> None:
+    def check(group: "Group") -> None:
         address = int(h5py.h5o.get_info(group.id).addr)
         if address in seen:  # groups may hold each other
             return
@@ -76,11 +83,11 @@ def _find(folder: Path, name: str) -> Path:
     raise DataError(f"no {name}.hdf5 in {folder}; pysaliency's form is stimuli.hdf5 and fixations.hdf5")
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _stimuli(file: Any, path: Path) -> tuple[list[Path], list[Size]]:
+def _stimuli(file: "h5py.File", path: Path) -> tuple[list[Path], list[Size]]:
     kind = _text(file.attrs["type"])
     if kind != "FileStimuli":
         raise DataError(f"{path} holds {kind}; only FileStimuli, images by path, can be read: save it as that")
@@ -90,7 +97,7 @@ def _stimuli(file: Any, path: Path) -> tuple[list[Path], list[Size]]:
     return [path.parent / name if relative else name for name in names], sizes
 
 
-def _fixations(file: Any, path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _fixations(file: "h5py.File", path: Path) -> tuple[Column, Column, Column, Column]:
     kind = _text(file.attrs["type"])
     if kind == "Fixations":
         subjects = file["subjects"][()] if "subjects" in file else np.full(len(file["x"]), -1)
@@ -127,7 +134,7 @@ def write(folder: Path, fixations: FixationSet) -> None:
             file.create_dataset(name, data=values)
 
 
-def _write_stimuli(h5py: Any, file: Any, names: list[str], sizes: list[Size]) -> None:
+def _write_stimuli(h5py: ModuleType, file: "h5py.File", names: list[str], sizes: list[Size]) -> None:
     _attributes(file, "FileStimuli", "2.1", [])
     file.create_dataset("filenames", data=np.array(names, dtype=object), dtype=h5py.special_dtype(vlen=str))
     shapes = file.create_dataset("shapes", (len(names),), dtype=h5py.special_dtype(vlen=np.dtype("int64")))
@@ -136,6 +143,6 @@ def _write_stimuli(h5py: Any, file: Any, names: list[str], sizes: list[Size]) ->
     file.attrs["size"] = len(names)
 
 
-def _attributes(file: Any, kind: str, version: str, names: list[str]) -> None:
+def _attributes(file: "h5py.File", kind: str, version: str, names: list[str]) -> None:
     for key, value in {"type": kind, "version": version, "__attributes__": json.dumps(names)}.items():
         file.attrs[key] = np.bytes_(value)

@@ -4,18 +4,21 @@ A struct is a dict, a struct array or a cell array a list, text a str, numbers a
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastgaze.core.errors import DataError, require
 from fastgaze.data.formats.hdf5 import refuse_external
-from fastgaze.data.formats.mat_process import READER
+from fastgaze.data.formats.mat_process import READER, Struct
+
+if TYPE_CHECKING:
+    import h5py
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def read_mat(path: Path) -> dict[str, Any]:
+def read_mat(path: Path) -> Struct:
     """The variables of a .mat file by name, read by a process of its own: a damaged file may crash its reader."""
     require("scipy.io", "data")
     if not path.is_file():
@@ -23,7 +26,7 @@ def read_mat(path: Path) -> dict[str, Any]:
     return READER.read(path)
 
 
-def read_here(path: Path) -> dict[str, Any]:
+def read_here(path: Path) -> Struct:
     """The variables of a .mat file by name, read by this process; raises all kinds of errors."""
     with open(path, "rb") as file:
         head = file.read(520)
@@ -36,7 +39,7 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _read_v5(path: Path) -> dict[str, Any]:
+def _read_v5(path: Path) -> Struct:
     content = require("scipy.io", "data").loadmat(path, squeeze_me=True)
     return {name: _plain(value) for name, value in content.items() if not name.startswith("__")}
 
@@ -51,14 +54,14 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, np.str_) else value
 
 
-def _read_hdf5(path: Path) -> dict[str, Any]:
+def _read_hdf5(path: Path) -> Struct:
     h5py = require("h5py", "data")
     with h5py.File(path, "r") as file:
         refuse_external(file, path)
         return {name: _hdf5_value(file, item) for name, item in file.items() if not name.startswith("#")}
 
 
-def _hdf5_value(file: Any, item: Any) -> Any:
+def _hdf5_value(file: "h5py.File", item: "h5py.Group | h5py.Dataset") -> Any:
     if hasattr(item, "items"):  # a struct, or a struct array: its fields then hold references
         fields = dict(item.items())
         if fields and all(_holds_references(field) and "MATLAB_class" not in field.attrs for field in fields.values()):
@@ -74,10 +77,10 @@ def _hdf5_value(file: Any, item: Any) -> Any:
     return np.squeeze(item[()].T)
 
 
-def _holds_references(item: Any) -> bool:
+def _holds_references(item: "h5py.Group | h5py.Dataset") -> bool:
     return not hasattr(item, "items") and item.dtype.kind == "O"
 
 
-def _kind(item: Any) -> str:
+def _kind(item: "h5py.Group | h5py.Dataset") -> str:
     value = item.attrs.get("MATLAB_class", b"")
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -20,7 +20,10 @@ from typing import IO, Any
 import numpy as np
 
 from fastgaze.core.errors import DataError
+from fastgaze.core.jsonable import Json
 
+Struct = dict[str, Any]
+"""Variables or fields by name: a struct, a list of values, text, or an array."""
 _LENGTH = struct.Struct(">Q")
 _SECONDS = 120.0
 _KINDS = "biufcU"
@@ -31,9 +34,10 @@ class MatProcess:
     """The other process, started when it is first needed and again after it has died."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        # By process. What a fork inherits belongs to its parent, which still waits for answers: it is left alone.
+        self._started: dict[int, subprocess.Popen[bytes]] = {}
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, path: Path) -> Struct:
         """The variables of a .mat file; DataError when it cannot be read."""
         process = self._running()
         assert process.stdin is not None
@@ -48,23 +52,24 @@ class MatProcess:
             raise DataError(f"{path} is not a readable .mat file: the reader crashed over it or never ended") from error
         if "error" in answer:
             raise DataError(f"{path} is not a readable .mat file ({answer['error']})")
-        values: dict[str, Any] = _unpacked(answer["values"])
+        values: Struct = _unpacked(answer["values"])
         return values
 
     def stop(self) -> None:
         """End it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        if (process := self._started.pop(os.getpid(), None)) is not None:
+            process.kill()
+            process.communicate()
 
     def _running(self) -> "subprocess.Popen[bytes]":
-        if self._process is None or self._process.poll() is not None:
+        process = self._started.get(os.getpid())
+        if process is None or process.poll() is not None:
             self.stop()
             command = [sys.executable, "-m", "fastgaze.data.formats.mat_process"]
             pipe = subprocess.PIPE
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        return self._process
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            self._started[os.getpid()] = process
+        return process
 
 
 READER = MatProcess()
@@ -86,7 +91,7 @@ def _receive(stream: IO[bytes]) -> bytes:
     return content
 
 
-def _packed(value: Any) -> Any:
+def _packed(value: Any) -> Json:
     if isinstance(value, dict):
         return {"dict": [[str(name), _packed(item)] for name, item in value.items()]}
     if isinstance(value, list):

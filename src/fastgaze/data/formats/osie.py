@@ -7,7 +7,6 @@ with ``fix_x`` and ``fix_y``.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from fastgaze.core.errors import DataError, ImageError
 from fastgaze.core.pictures import image_files, read_size
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
+from fastgaze.data.formats.mat_process import Struct
 from fastgaze.data.formats.problems import Problems
 
 _FILES = ("fixations.mat", "eye/fixations.mat", "data/eye/fixations.mat", "data/fixations.mat")
@@ -52,7 +52,7 @@ def _has_images(folder: Path) -> bool:
     return folder.is_dir() and bool(image_files(folder))
 
 
-def _fixations(entry: dict[str, Any]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+def _fixations(entry: Struct) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     xy = [
         np.stack([np.atleast_1d(one["fix_x"]).ravel(), np.atleast_1d(one["fix_y"]).ravel()], axis=1)
         for one in as_list(entry["subjects"])

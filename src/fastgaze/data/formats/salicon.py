@@ -8,7 +8,6 @@ of them take a minute to read: convert them once with ``fastgaze data convert`` 
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from fastgaze.core.errors import DataError
 from fastgaze.core.pictures import image_files
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.data.formats.mat import as_list, read_mat
+from fastgaze.data.formats.mat_process import Struct
 from fastgaze.data.formats.problems import Problems
 
 _PATTERNS = ("fixations/*/*.mat", "fixations/*.mat", "train/*.mat", "val/*.mat", "*.mat")
@@ -53,7 +53,7 @@ def _images(path: Path) -> dict[str, Path]:
     return {p.stem: p for p in image_files(folder, below=True)}
 
 
-def _fixations(content: dict[str, Any]) -> tuple[tuple[int, int], NDArray[np.float32], NDArray[np.int32]]:
+def _fixations(content: Struct) -> tuple[tuple[int, int], NDArray[np.float32], NDArray[np.int32]]:
     per_observer = [np.asarray(gaze["fixations"], dtype=np.float32).reshape(-1, 2) for gaze in as_list(content["gaze"])]
     height, width = np.asarray(content.get("resolution", _RESOLUTION)).ravel()[:2]
     observers = np.repeat(np.arange(len(per_observer), dtype=np.int32), [len(p) for p in per_observer])

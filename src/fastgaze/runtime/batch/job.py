@@ -4,9 +4,9 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fastgaze.core.errors import ArgumentError, DataError, require
+from fastgaze.core.jsonable import Document, Json
 from fastgaze.core.pictures import SUFFIXES
 from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.runtime.batch.store import FileSystem, Folder, full_name, legible, split_url
@@ -44,7 +44,7 @@ class BatchOptions:
         if self.density is not None and not 1 <= self.density[0] * self.density[1] <= 1_000_000:
             raise ArgumentError(f"density {self.density} is not (height, width) with at most a million cells")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Plain values."""
         return {
             "ratios": list(self.ratios),
@@ -127,7 +127,10 @@ def _column(system: FileSystem, path: str, source: str) -> list[str]:
             raise DataError(f"{source} is not a Parquet file with a column {COLUMN!r} ({reason})") from error
     if COLUMN not in table.column_names:
         raise DataError(f"{source} has no column {COLUMN!r}")
-    return [str(name) for name in table[COLUMN].to_pylist() if name]
+    try:
+        return [str(name) for name in table[COLUMN].to_pylist() if name]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source} has a path in column {COLUMN!r} that is not UTF-8 text ({error.reason})") from error
 
 
 def open_job(folder: Folder, found: Sequence[str], model: bytes, options: BatchOptions) -> list[Shard]:
@@ -159,9 +162,9 @@ def _cut(part: int, paths: Sequence[str], length: int) -> Iterator[Shard]:
         yield Shard(_SHARD.format(part, index), tuple(paths[start : start + length]))
 
 
-def _read_settings(folder: Folder) -> dict[str, Any]:
+def _read_settings(folder: Folder) -> Document:
     try:
-        settings: dict[str, Any] = dict(json.loads(folder.read(SETTINGS)))
+        settings: Document = dict(json.loads(folder.read(SETTINGS)))
     except (ValueError, TypeError) as error:
         raise _damaged(folder, SETTINGS) from error
     return settings
@@ -171,7 +174,7 @@ def _damaged(folder: Folder, name: str) -> DataError:
     return DataError(f"{folder.url}/{name} is damaged, so the job cannot be continued; give a new folder")
 
 
-def _compare(before: dict[str, Any], now: dict[str, Any], url: str) -> None:
+def _compare(before: Document, now: Document, url: str) -> None:
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
         raise ArgumentError(

@@ -6,10 +6,11 @@ import signal
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from ctypes import c_longlong
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawValue
-from typing import Any
 
 from fastgaze.core.errors import DataError
 from fastgaze.runtime.batch.job import Shard
@@ -31,9 +32,9 @@ _BEFORE_FIRST = -1
 class _Hand:
     """One process, as its driver sees it."""
 
-    process: Any
+    process: BaseProcess
     pipe: Connection
-    position: Any
+    position: c_longlong
     """Index of the image that it is working on, in shared memory."""
     shard: Shard | None = None
     awake: bool = False
@@ -149,7 +150,7 @@ class _Pool:
         return replace(shard, skip=shard.skip | {index})
 
 
-def _work(pipe: Connection, position: Any) -> None:
+def _work(pipe: Connection, position: c_longlong) -> None:
     """A process's life: setup and shards in, reports out, until the pipe closes. Text is a failure."""
     # Ctrl-C is for the driver, which ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

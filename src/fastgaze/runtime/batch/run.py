@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from fastgaze.core.errors import ArgumentError, DataError, require
+from fastgaze.core.jsonable import Document, Json
 from fastgaze.core.progress import Clock, Progress, Seconds
 from fastgaze.runtime import zoo
 from fastgaze.runtime.batch.job import BatchOptions, Shard, find_images, open_job
@@ -16,20 +18,28 @@ from fastgaze.runtime.batch.store import Folder
 from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup
 from fastgaze.runtime.engines import available_cores
 
+if TYPE_CHECKING:
+    import pyarrow
+
 RUNNERS = ("local", "ray")
+"""Processes on this machine, and Ray Data."""
 _DEFAULTS = BatchOptions()
 
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """How a run went; ``images`` counts the whole job, ``done`` and ``errors`` this run."""
+    """How a run went."""
 
     output: str
+    """Folder of the Parquet files, or its URL."""
     runner: str
     workers: int
     images: int
+    """Of the whole job."""
     done: int
+    """Images of this run, those with errors included."""
     errors: int
+    """Images of this run that could not be read."""
     seconds: float
     milliseconds: dict[str, float] = field(default_factory=dict)
     """Of one worker, per image: read, decode, prepare, network, tail, describe, write."""
@@ -39,7 +49,7 @@ class BatchSummary:
         """Images per second of this run, starting the workers included."""
         return self.done / self.seconds if self.seconds else 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Plain values."""
         facts = {name: getattr(self, name) for name in ("output", "runner", "workers", "images", "done", "errors")}
         return facts | {
@@ -111,19 +121,19 @@ class _Actor:
     def __init__(self, setup: WorkerSetup) -> None:
         self._worker = ShardWorker(setup)
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: "pyarrow.Table") -> "pyarrow.Table":
         arrow = require("pyarrow", "batch")
         reports = [self._worker(Shard(row["name"], tuple(row["paths"]))) for row in table.to_pylist()]
         return arrow.Table.from_pylist([_packed(report) for report in reports])
 
 
-def _packed(report: ShardReport) -> dict[str, Any]:
+def _packed(report: ShardReport) -> Document:
     """A report as a row of an Arrow table."""
     steps = [{"step": step, "wall": time.wall, "cpu": time.cpu} for step, time in report.steps.items()]
     return {"name": report.name, "images": report.images, "errors": report.errors, "steps": steps}
 
 
-def _unpacked(row: dict[str, Any]) -> ShardReport:
+def _unpacked(row: Document) -> ShardReport:
     steps = {step["step"]: Seconds(step["wall"], step["cpu"]) for step in row["steps"]}
     return ShardReport(row["name"], row["images"], row["errors"], steps)
 
@@ -149,7 +159,7 @@ def run_ray(
             ray.shutdown()
 
 
-def _start_ray(ray: Any, workers: int, address: str | None) -> None:
+def _start_ray(ray: ModuleType, workers: int, address: str | None) -> None:
     try:
         if address is None:
             ray.init(
@@ -166,13 +176,13 @@ def _start_ray(ray: Any, workers: int, address: str | None) -> None:
         raise DataError(f"cannot reach Ray at {address or 'this machine'}: {error}") from error
 
 
-def _hush(data: Any) -> None:
+def _hush(data: ModuleType) -> None:
     """Progress is ours to show, and results are on stdout."""
     data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
 
 
-def _pipeline(data: Any, shards: Sequence[Shard], setup: WorkerSetup, workers: int) -> Any:
+def _pipeline(data: ModuleType, shards: Sequence[Shard], setup: WorkerSetup, workers: int) -> Any:
     """One block per shard, so that a lost actor costs one shard; one core per actor."""
     items = [{"name": shard.name, "paths": list(shard.paths)} for shard in shards]
     return data.from_items(items, override_num_blocks=len(items)).map_batches(

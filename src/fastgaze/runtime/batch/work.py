@@ -7,9 +7,10 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fastgaze.core.errors import FastGazeError, require
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Clock, Seconds
 from fastgaze.core.sizes import format_size
 from fastgaze.runtime.batch.job import BatchOptions, Shard
@@ -18,9 +19,14 @@ from fastgaze.runtime.card import parse_card
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow
+
 DIED = "workers died again and again over this image; it is too large for the memory or crashes the decoder"
 
-Row = dict[str, Any]
+Row = dict[str, "Json | npt.NDArray[np.float32]"]
 """What Parquet stores of one image."""
 
 
@@ -39,6 +45,7 @@ class ShardReport:
 
     name: str
     images: int
+    """All of the shard, those with errors included."""
     errors: int
     steps: Mapping[str, Seconds]
 
@@ -80,7 +87,7 @@ class ShardWorker:
             content = read_bytes(path)
         view = self._predictor.look(content)
         gaze = view.at(options.density)
-        row: Row = gaze.to_json(options.peaks, options.ratios, options.crops)
+        row: Row = dict(gaze.to_json(options.peaks, options.ratios, options.crops))
         if options.density is not None:
             row["log_density"] = gaze.log_density.ravel()
         clock.add(view.clock.steps)
@@ -93,7 +100,7 @@ class ShardWorker:
         return buffer.getvalue()
 
 
-def schema(options: BatchOptions, model: str) -> Any:
+def schema(options: BatchOptions, model: str) -> "pyarrow.Schema":
     """The Arrow schema of a job's files. Positions are in pixels of the upright picture."""
     arrow = require("pyarrow", "batch")
     real, whole, text = arrow.float32(), arrow.int32(), arrow.string()

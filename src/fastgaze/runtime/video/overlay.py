@@ -6,7 +6,7 @@ uses again. Fresh memory for every frame would cost more than the arithmetic.
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,10 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.sizes import Size
 from fastgaze.runtime import colours
 from fastgaze.runtime.video.watch import color_space
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+    from av.filter.context import FilterContext
 
 Plane = npt.NDArray[np.uint8]
 
@@ -49,7 +53,7 @@ class Painter:
         self._space: int | None = None
         self._graph: _Graph | None = None
 
-    def __call__(self, frame: Any, heat: Plane) -> Any:
+    def __call__(self, frame: "VideoFrame", heat: Plane) -> "VideoFrame":
         """A new yuv420p frame with the time of ``frame``. heat: uint8 (h, w), even, 255 at the hottest point."""
         time = frame.pts, frame.time_base
         # A file may change its size and matrix midway; a video cannot.
@@ -67,7 +71,7 @@ class Painter:
         return painted
 
 
-def _to_420(frame: Any, height: int, width: int, space: int) -> Any:
+def _to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoFrame":
     """The frame as yuv420p of this size, limited range and YUV matrix; itself if it is that already."""
     before = color_space(frame)
     same = (frame.height, frame.width, before) == (height, width, space) and frame.color_range != _FULL
@@ -87,7 +91,7 @@ def _to_420(frame: Any, height: int, width: int, space: int) -> Any:
 class _Graph:
     """FFmpeg's ``scale`` and ``overlay``, for frames and maps of one size."""
 
-    def __init__(self, frame: Any, small: Any, alone: bool) -> None:
+    def __init__(self, frame: "VideoFrame", small: "VideoFrame", alone: bool) -> None:
         from av.filter import Graph
 
         self.heat_size = (small.height, small.width)
@@ -109,10 +113,10 @@ class _Graph:
             over.link_to(self._sink)
         self._graph.configure()
 
-    def _source(self, frame: Any) -> Any:
+    def _source(self, frame: "VideoFrame") -> "FilterContext":
         return self._graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=_TICK)
 
-    def __call__(self, frame: Any, small: Any) -> Any:
+    def __call__(self, frame: "VideoFrame", small: "VideoFrame") -> "VideoFrame":
         # FFmpeg pairs frames by their times, and those of a file may stand still or run backwards.
         self._count += 1
         for item in (frame, small):
@@ -120,10 +124,10 @@ class _Graph:
         if self._frames is not None:
             self._frames.push(frame)
         self._maps.push(small)
-        return self._sink.pull()
+        return cast("VideoFrame", self._sink.pull())
 
 
-def _colored(heat: Plane, opacity: float, alone: bool, space: int) -> Any:
+def _colored(heat: Plane, opacity: float, alone: bool, space: int) -> "VideoFrame":
     """The heat map as a yuva420p frame: colour by level, opacity by level."""
     from av import VideoFrame
 
@@ -136,9 +140,9 @@ def _colored(heat: Plane, opacity: float, alone: bool, space: int) -> Any:
     return small
 
 
-def plane(frame: Any, index: int) -> Plane:
+def plane(frame: "VideoFrame", index: int) -> Plane:
     """One plane of an 8-bit planar frame as a writable view (height, width)."""
-    data = frame.planes[index]
+    data: Any = frame.planes[index]  # a buffer, which its stubs do not say
     rows = np.frombuffer(data, np.uint8)[: data.line_size * data.height].reshape(data.height, data.line_size)
     return rows[:, : data.width]
 

@@ -4,12 +4,16 @@ import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastgaze.core.errors import DataError, require
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size
+
+if TYPE_CHECKING:
+    from av import Packet, VideoFrame
+    from av.container import InputContainer
+    from av.filter import Graph
 
 # Counter-clockwise degrees that the display matrix asks for, and the filters that do it.
 _UPRIGHT = {90: ("transpose=cclock",), -90: ("transpose=clock",), 180: ("hflip", "vflip"), -180: ("hflip", "vflip")}
@@ -34,11 +38,12 @@ class Reader:
             self.close()
             raise
 
-    def _open(self) -> Any:
+    def _open(self) -> "InputContainer":
         try:
             # Titles and comments, which are not read here, come in any encoding.
             # The prefix keeps FFmpeg from taking a name such as concat:a.mp4 for a protocol.
-            return self._av.open(f"file:{self.path}", metadata_errors="replace")
+            container: InputContainer = self._av.open(f"file:{self.path}", metadata_errors="replace")
+            return container
         except (self._av.error.FFmpegError, ValueError) as error:
             raise DataError(f"{self.path} is not a video that FFmpeg can read ({_reason(error)})") from error
 
@@ -52,7 +57,7 @@ class Reader:
         if threads is not None:
             self.stream.codec_context.thread_count = threads
         self.audio = list(self._container.streams.audio)
-        self._graph: Any = None
+        self._graph: Graph | None = None
         self._turn = 0
         self._last: int | None = None
 
@@ -65,7 +70,7 @@ class Reader:
     @property
     def duration(self) -> float | None:
         """Seconds, if the file says."""
-        if self.stream.duration is not None:
+        if self.stream.duration is not None and self.stream.time_base is not None:
             return float(self.stream.duration * self.stream.time_base)
         return None if self._container.duration is None else self._container.duration / self._av.time_base
 
@@ -76,7 +81,7 @@ class Reader:
             return int(self.stream.frames)
         return None if self.duration is None else max(round(self.duration * self.rate), 1)
 
-    def frames(self, clock: Clock | None = None) -> Iterator[Any]:
+    def frames(self, clock: Clock | None = None) -> "Iterator[VideoFrame]":
         """Upright frames, each with ``pts`` and ``time_base``."""
         for kind, item in self.items(clock, sound=False):
             if kind == "frame":
@@ -96,7 +101,7 @@ class Reader:
             for frame in frames:
                 yield "frame", frame
 
-    def _next(self, packets: Iterator[Any]) -> tuple[Any, list[Any]]:
+    def _next(self, packets: "Iterator[Packet[Any]]") -> "tuple[Packet[Any] | None, list[VideoFrame]]":
         """The next packet and what it decodes to. Damaged packets give nothing, as in every player."""
         try:
             packet = next(packets, None)
@@ -110,15 +115,16 @@ class Reader:
             return packet, []
         return packet, [self._timed(self._upright(frame)) for frame in decoded]
 
-    def _timed(self, frame: Any) -> Any:
+    def _timed(self, frame: "VideoFrame") -> "VideoFrame":
         """Bare streams carry no times: then frames follow each other at the file's rate."""
         if frame.pts is None:
-            frame.time_base = self.stream.time_base
-            frame.pts = 0 if self._last is None else self._last + max(round(1 / self.rate / frame.time_base), 1)
+            base = frame.time_base = self.stream.time_base
+            assert base is not None
+            frame.pts = 0 if self._last is None else self._last + max(round(1 / self.rate / base), 1)
         self._last = frame.pts
         return frame
 
-    def _upright(self, frame: Any) -> Any:
+    def _upright(self, frame: "VideoFrame") -> "VideoFrame":
         turn = round(getattr(frame, "rotation", 0))
         if turn not in _UPRIGHT:
             return frame
@@ -126,12 +132,12 @@ class Reader:
             self._graph, self._turn = self._turning(frame, turn), turn
         pts, base = frame.pts, frame.time_base
         self._graph.push(frame)
-        upright = self._graph.pull()
+        upright = cast("VideoFrame", self._graph.pull())
         upright.pts, upright.time_base = pts, base
         return upright
 
-    def _turning(self, frame: Any, turn: int) -> Any:
-        graph = self._av.filter.Graph()
+    def _turning(self, frame: "VideoFrame", turn: int) -> "Graph":
+        graph: Graph = self._av.filter.Graph()
         nodes = [graph.add_buffer(template=self.stream, time_base=frame.time_base)]
         for text in _UPRIGHT[turn]:
             name, _, arguments = text.partition("=")
@@ -149,18 +155,16 @@ class Reader:
     def __enter__(self) -> "Reader":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def frame_time(frame: Any) -> float:
+def frame_time(frame: "VideoFrame") -> float:
     """Seconds from the start of the file's clock."""
-    return 0.0 if frame.pts is None else float(frame.pts * frame.time_base)
+    return 0.0 if frame.pts is None or frame.time_base is None else float(frame.pts * frame.time_base)
 
 
-def frame_size(frame: Any) -> Size:
+def frame_size(frame: "VideoFrame") -> Size:
     """(height, width)."""
     return int(frame.height), int(frame.width)
 

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.progress import Clock, Progress
 from fastgaze.core.sizes import Size
 from fastgaze.runtime.gazemap import GazeMap
@@ -19,6 +20,9 @@ from fastgaze.runtime.video.overlay import Painter, heat_size
 from fastgaze.runtime.video.reader import Reader, frame_size
 from fastgaze.runtime.video.watch import Seen, Watch, watch
 from fastgaze.runtime.video.writer import Writer
+
+if TYPE_CHECKING:
+    from av import VideoFrame
 
 PathLike = str | os.PathLike[str]
 MODES = ("overlay", "map")
@@ -43,7 +47,7 @@ class VideoReport:
         """Frames per second, end to end."""
         return self.frames / self.seconds if self.seconds else 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Plain values."""
         return {
             "frames": self.frames,
@@ -112,7 +116,7 @@ def as_predictor(model: PathLike | Predictor | None, threads: int | None) -> Pre
     return model if isinstance(model, Predictor) else load(model, threads=threads)
 
 
-def _frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> Iterator[Any]:
+def _frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> "Iterator[VideoFrame]":
     """Frames; the packets of sound between them go straight to the output."""
     for kind, item in reader.items(clock):
         if kind == "frame":

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from fastgaze.core.progress import Clock
 from fastgaze.runtime.predictor import Predictor, View
 from fastgaze.runtime.resize import prepare
 from fastgaze.runtime.video.reader import frame_size, frame_time
+
+if TYPE_CHECKING:
+    from av import VideoFrame
 
 CUT = 0.35
 """Share of the picture's colours that has to change between two frames to make a cut, 0..1."""
@@ -47,7 +50,7 @@ class Watch:
 class Seen:
     """One frame with what the network makes of it."""
 
-    frame: Any
+    frame: "VideoFrame"
     rgb: npt.NDArray[np.uint8]
     """(h, w, 3) at the working size."""
     view: View
@@ -61,7 +64,7 @@ class Seen:
         return frame_time(self.frame)
 
 
-def watch(frames: Iterable[Any], predictor: Predictor, how: Watch, clock: Clock) -> Iterator[Seen]:
+def watch(frames: "Iterable[VideoFrame]", predictor: Predictor, how: Watch, clock: Clock) -> Iterator[Seen]:
     """Every frame in order, with its saliency."""
     smoothed: Seen | None = None
     for seen in _interpolated(_scaled(frames, predictor, clock), predictor, how.every, clock):
@@ -71,12 +74,12 @@ def watch(frames: Iterable[Any], predictor: Predictor, how: Watch, clock: Clock)
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    frame: Any
+    frame: "VideoFrame"
     rgb: npt.NDArray[np.uint8]
     cut: bool
 
 
-def _scaled(frames: Iterable[Any], predictor: Predictor, clock: Clock) -> Iterator[_Scaled]:
+def _scaled(frames: "Iterable[VideoFrame]", predictor: Predictor, clock: Clock) -> Iterator[_Scaled]:
     """Frames with their working-size RGB, cuts marked."""
     scaler, before, shape = _Scaler(predictor), None, None
     for frame in frames:
@@ -98,7 +101,7 @@ class _Scaler:
         self._working_size = predictor.card.working_size
         self._reformatter, self._failure = VideoReformatter(), FFmpegError
 
-    def __call__(self, frame: Any) -> npt.NDArray[np.uint8]:
+    def __call__(self, frame: "VideoFrame") -> npt.NDArray[np.uint8]:
         height, width = self._working_size(frame_size(frame))
         try:
             small = self._reformatter.reformat(
@@ -117,7 +120,7 @@ class _Scaler:
         return np.asarray(small.to_ndarray(), np.uint8)
 
 
-def color_space(frame: Any) -> int:
+def color_space(frame: "VideoFrame") -> int:
     """FFmpeg's number of the frame's YUV matrix; BT.709 for untagged HD, BT.601 for what is smaller."""
     space = int(frame.colorspace)
     if space in _UNSPECIFIED:

@@ -5,11 +5,15 @@ from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fastgaze.core.errors import ArgumentError, DataError, require
 from fastgaze.core.files import replacing
 from fastgaze.runtime.video.reader import Reader
+
+if TYPE_CHECKING:
+    from av import AudioStream, Packet, VideoFrame, VideoStream
+    from av.container import OutputContainer
 
 SUFFIXES = (".mp4", ".mov", ".m4v", ".mkv")
 PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow")
@@ -42,22 +46,23 @@ class Writer:
             self._held = held.pop_all()
         self._reader, self._threads = reader, threads
         self._options = {"preset": preset, "crf": str(crf)}
-        self._video: Any = None
-        self._sound: dict[int, Any] = {}
+        self._video: VideoStream | None = None
+        self._sound: dict[int, AudioStream] = {}
         # Sound that comes before the first frame: a stream cannot be added once anything is written.
-        self._early: list[Any] = []
+        self._early: list[Packet[AudioStream]] = []
         self._last: int | None = None
 
-    def _open(self) -> Any:
+    def _open(self) -> "OutputContainer":
         options = {"flush_packets": "1"}
         if self.path.suffix.lower() != ".mkv":
             options["movflags"] = _FRAGMENTS
         try:
-            return self._av.open(f"file:{self._target}", "w", options=options)
+            container: OutputContainer = self._av.open(f"file:{self._target}", "w", options=options)
+            return container
         except OSError as error:
             raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
 
-    def _copy(self, stream: Any) -> Any:
+    def _copy(self, stream: "AudioStream") -> "AudioStream":
         if stream.codec_context is None:
             raise DataError(
                 f"FFmpeg does not know the sound of {self._reader.path}; take it out: ffmpeg -i IN -c copy -an OUT"
@@ -67,22 +72,21 @@ class Writer:
         except (self._av.error.FFmpegError, ValueError) as error:
             raise self._unheld([stream]) from error
 
-    def _unheld(self, streams: Iterable[Any]) -> DataError:
+    def _unheld(self, streams: "Iterable[AudioStream]") -> DataError:
         kinds = ", ".join(dict.fromkeys(stream.codec_context.name for stream in streams))
         remedy = "convert it first" if self.path.suffix.lower() == ".mkv" else "write a .mkv"
         return DataError(f"{self.path.suffix} cannot hold {kinds} sound; {remedy}")
 
-    def frame(self, frame: Any) -> None:
+    def frame(self, frame: "VideoFrame") -> None:
         """Encode one yuv420p frame, all of one size."""
-        if self._video is None:
-            self._start(frame)
+        video = self._video or self._start(frame)
         if self._last is not None and frame.pts is not None and frame.pts <= self._last:
             return  # a player shows one of two frames of the same time
         self._last = frame.pts
         with self._writing():
-            self._container.mux(self._video.encode(frame))
+            self._container.mux(video.encode(frame))
 
-    def _start(self, frame: Any) -> None:
+    def _start(self, frame: "VideoFrame") -> "VideoStream":
         video = self._encoder(frame)
         self._sound = {stream.index: self._copy(stream) for stream in self._reader.audio}
         self._head()
@@ -90,6 +94,7 @@ class Writer:
         for packet in self._early:
             self.sound(packet)
         self._early.clear()
+        return video
 
     def _head(self) -> None:
         """Write the head of the file; only here do some containers refuse the sound."""
@@ -101,12 +106,13 @@ class Writer:
                     raise
                 raise self._unheld(self._reader.audio) from error
 
-    def _encoder(self, frame: Any) -> Any:
+    def _encoder(self, frame: "VideoFrame") -> "VideoStream":
         source = self._reader.stream
         rate = Fraction(self._reader.rate).limit_denominator(1001)
         stream = self._container.add_stream("libx264", rate=rate, options=self._options)
         stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
         context = stream.codec_context
+        assert frame.time_base is not None
         context.time_base = frame.time_base
         for tag in _COLOUR_TAGS:
             setattr(context, tag, getattr(frame, tag))
@@ -117,7 +123,7 @@ class Writer:
             context.thread_count = self._threads
         return stream
 
-    def sound(self, packet: Any) -> None:
+    def sound(self, packet: "Packet[AudioStream]") -> None:
         """Copy one packet of sound."""
         if packet.dts is None:
             return
