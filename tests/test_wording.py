@@ -13,9 +13,9 @@ from tests.wording import DIALECT
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "fastgaze"
-ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file() and path.name != "pruning")
+ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file())
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
-PAGES += sorted(page for page in (ROOT / "docs").glob("*.md") if "prun" not in page.name)
+PAGES += sorted(page for page in (ROOT / "docs").glob("*.md"))
 
 
 def readable(path: Path) -> Iterator[tuple[int, str]]:

@@ -12,7 +12,7 @@ Batch = TypeVar("Batch")
 
 
 def recalibrate(network: nn.Module, batches: Iterable[Batch], forward: Callable[[Batch], object] | None = None) -> int:
-    """Compute the running statistics of all BatchNorm layers anew, as plain means over ``batches``.
+    """Compute the running statistics of all BatchNorm layers again, as plain means over ``batches``.
 
     A removal changes what the layers behind it see, and steps inside ``observe()`` leave the statistics alone: after
     pruning they are stale. Parameters stay as they are.

@@ -191,7 +191,7 @@ class ChannelGraph:
         """The layers inside a residual block."""
         if block not in self.blocks:
             known = ", ".join(self.blocks) or "none"
-            raise PruningError(f"{block!r} is no residual block of this network; its blocks are {known}")
+            raise PruningError(f"{block!r} is not a residual block of this network; its blocks are {known}")
         return [layer for layer in self.layers if layer.name.startswith(f"{block}.")]
 
     def inner_maps(self, block: str) -> list[int]:

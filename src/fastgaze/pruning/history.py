@@ -95,7 +95,7 @@ class History:
         try:
             return History.from_json(json.loads(Path(path).read_text()))
         except (ValueError, KeyError, TypeError) as error:
-            raise PruningError(f"{path} is no history that pruning saved, or damaged: {error!r}") from error
+            raise PruningError(f"{path} is not a history that pruning saved, or it is damaged: {error!r}") from error
 
     def check(self, graph: ChannelGraph) -> None:
         """Refuse a graph of another architecture, or one that was pruned already."""

@@ -1,6 +1,6 @@
 """The kinds of layers that torch has, and how each is sliced; attention and norms over channels have their own modules.
 
-Which maps a layer ties is decided by its rule in ``modules.py``.
+The rules in ``modules.py`` decide which maps a layer ties.
 """
 
 from __future__ import annotations

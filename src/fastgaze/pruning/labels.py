@@ -70,7 +70,7 @@ class Ties:
 
     def __init__(self) -> None:
         self._parent = array("q", [NONE])
-        self._made = [False]  # whether a layer makes it; labels of parameters are no maps by themselves
+        self._made = [False]  # whether a layer makes it; labels of parameters are not maps by themselves
         self._roots = torch.zeros(1, dtype=torch.int64)
         self._current = True
         self.kept: list[tuple[Tensor, str]] = []

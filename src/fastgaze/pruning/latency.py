@@ -115,7 +115,7 @@ class LatencyTable:
             return LatencyTable(content["engine"], dict(_point(row) for row in content["points"]))
         except (ValueError, KeyError, TypeError) as error:
             raise PruningError(
-                f"{path} is no latency table, or damaged: {error!r}; delete it to measure anew"
+                f"{path} is not a latency table, or it is damaged: {error!r}; delete it to measure again"
             ) from error
 
 
@@ -223,7 +223,7 @@ class Latency:
         return sum(self._layer(k, out[k], inside[k]) for k in range(len(graph.layers)))
 
     def delta_cost(self, graph: ChannelGraph, alive: Tensor | None = None) -> Tensor:
-        """float64 (maps,): milliseconds per map that going on from here saves, negative; 0 for removed maps."""
+        """float64 (maps,): milliseconds per map that further removals save, negative; 0 for removed maps."""
         self._bind(graph)
         alive = graph.alive if alive is None else alive
         at = graph.incidence

@@ -1,4 +1,4 @@
-"""The loop: gather signals for some steps, remove maps, repeat; a killed run goes on where it was."""
+"""The loop: gather signals for some steps, remove maps, repeat; a killed run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def load_run(path: str | PathLike[str], pruner: Pruner, model: nn.Module) -> Non
             metadata = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
     except (safetensors.SafetensorError, OSError) as error:
-        raise PruningError(f"{path}: not a readable pruning checkpoint ({error}); delete it to start anew") from error
+        raise PruningError(f"{path}: not a readable pruning checkpoint ({error}); delete it to start again") from error
     if metadata.get("format") != FORMAT:
         raise PruningError(f"{path}: not a pruning checkpoint ({FORMAT}); give the file of an earlier run")
     history = History.from_json(json.loads(metadata["history"]))

@@ -46,7 +46,7 @@ def source(call: Call) -> Tensor:
 
 
 def keep_computed(call: Call, *ids: Tensor) -> None:
-    """A weight that is made anew in every pass cannot be sliced: what the layer reads and makes stays."""
+    """A weight that is computed in every pass cannot be sliced: what the layer reads and makes stays."""
     if "weight" not in call.target._parameters:
         call.keep(torch.cat(ids), "has a computed weight (weight_norm and such)")
 

@@ -72,7 +72,7 @@ class Pruner:
         if self.graph.wrapped and self.compacting:
             raise PruningError(
                 "DistributedDataParallel holds the parameters that pruning would replace; give compacting=False and "
-                "compact at the end, or prune the network inside and wrap it anew after each removal"
+                "compact at the end, or prune the network inside and wrap it again after each removal"
             )
         if self.round_to < 1:
             raise PruningError(f"cannot round widths to multiples of {self.round_to}; give 1 or more, such as 8")
@@ -102,7 +102,7 @@ class Pruner:
     def part(self, share: float) -> float:
         """This share of the cost at the start: ``part(0.5)`` is half the FLOPs."""
         if not 0 < share <= 1:
-            raise PruningError(f"{share} is no share of the cost; give a number between 0 and 1, such as 0.5")
+            raise PruningError(f"{share} is not a share of the cost; give a number between 0 and 1, such as 0.5")
         return share * self.history.cost
 
     @contextmanager
