@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import av
 import pytest
 
 import fastgaze
@@ -51,13 +52,16 @@ def test_fastgaze_shows_nothing_but_its_public_names() -> None:
     assert left <= {"import_module", "TYPE_CHECKING"}
 
 
+LATE = {"av": av, **vars(av)}  # names that modules import for type checkers only, so that they load quickly
+
+
 def returned(value: Any) -> Iterator[type]:
     """Classes of this package that calling ``value``, or a method or property of it, gives."""
     members = [value, *vars(value).values()] if inspect.isclass(value) else [value]
     for member in members:
         function = getattr(member, "fget", None) or getattr(member, "func", None) or getattr(member, "__func__", member)
         if inspect.isfunction(function) and not function.__name__.startswith("_"):
-            yield from classes(typing.get_type_hints(function).get("return"))
+            yield from classes(typing.get_type_hints(function, localns=LATE).get("return"))
 
 
 def classes(annotation: Any) -> Iterator[type]:

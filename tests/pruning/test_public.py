@@ -13,4 +13,4 @@ def test_pruning_imports_no_other_room() -> None:
     code = "import sys, fastgaze.pruning; print([m for m in sys.modules if m.startswith('fastgaze.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     rooms = {name for name in eval(loaded) if not name.startswith("fastgaze.pruning")}
-    assert rooms == {"fastgaze.core", "fastgaze.core.errors", "fastgaze.core.files"}
+    assert rooms == {f"fastgaze.{name}" for name in ("core", "core.errors", "core.files", "core.jsonable")}
