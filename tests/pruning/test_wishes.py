@@ -100,7 +100,7 @@ def test_targets_relative_to_the_start() -> None:
     removal = pruner.prune(1000, to_share=0.8)
     assert removal.cost <= 0.8 * pruner.history.cost < removal.cost + 70_000
     assert Until(share=0.9).reached(pruner)
-    with pytest.raises(PruningError, match="no share"):
+    with pytest.raises(PruningError, match="not a share"):
         pruner.part(1.5)
 
 
