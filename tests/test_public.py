@@ -57,7 +57,18 @@ def returned(value: Any) -> Iterator[type]:
     for member in members:
         function = getattr(member, "fget", None) or getattr(member, "func", None) or getattr(member, "__func__", member)
         if inspect.isfunction(function) and not function.__name__.startswith("_"):
-            yield from classes(typing.get_type_hints(function).get("return"))
+            yield from classes(return_type(function))
+
+
+def return_type(function: Any) -> Any:
+    """The annotation of what a function returns; names that only a type checker imports are anything."""
+    unknown: dict[str, Any] = {}
+    while True:
+        try:
+            return typing.get_type_hints(function, localns=unknown).get("return")
+        except NameError as error:
+            assert error.name not in unknown
+            unknown[error.name] = Any
 
 
 def classes(annotation: Any) -> Iterator[type]:

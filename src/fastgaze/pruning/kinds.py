@@ -1,6 +1,6 @@
 """The kinds of layers that torch has, and how each is sliced; attention and norms over channels have their own modules.
 
-The rules in ``modules.py`` decide which maps a layer ties.
+The rules in ``modules.py`` decide which maps belong together in a layer.
 """
 
 from __future__ import annotations
