@@ -67,7 +67,6 @@ def return_type(function: Any) -> Any:
         try:
             return typing.get_type_hints(function, localns=unknown).get("return")
         except NameError as error:
-            assert error.name not in unknown
             unknown[error.name] = Any
 
 
