@@ -5,7 +5,7 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
 
@@ -203,15 +203,16 @@ class Server:
         query = request.query_params.multi_items()
         if self._secret:
             query = [(name, value) for name, value in query if name not in _SIGNING]
+        options = None
         try:
             if not body.is_form:  # what is wrong with a query is said before the picture is sent
-                parse_request(verb, query, self.names, self._limits)
+                options = asdict(parse_request(verb, query, self.names, self._limits))
             content = await body.read()
         except ApiError as error:
             if not await body.drain():
                 error.headers = {**error.headers, "connection": "close"}
             raise
-        return Task(verb, query, body.content_type if body.is_form else ""), content
+        return Task(verb, options, query, body.content_type if body.is_form else ""), content
 
 
 def _describe(cards: Sequence[ModelCard], limits: Limits) -> dict[str, Json]:

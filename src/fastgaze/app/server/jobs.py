@@ -74,11 +74,13 @@ def work(
     """The answer to a request, or what it needs; ApiError when it is refused."""
     start = perf_counter()
     picture: bytes | None = content
-    query = [(name, value) for name, value in task.query]
-    if task.content_type:
+    if task.options is not None:
+        options = Options.from_json(task.options)
+    else:
         form = parse_form(content, task.content_type)
-        picture, query = form.image, query + form.fields
-    options, model = parse_request(task.verb, query, list(predictors), limits)
+        query = [(name, value) for name, value in task.query]
+        picture, options = form.image, parse_request(task.verb, query + form.fields, list(predictors), limits)
+    model = options.model or next(iter(predictors))
     if not picture:
         raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
     if len(picture) > limits.bytes:

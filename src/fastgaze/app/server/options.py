@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, ApiError, Limits, bad_option, shown
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
 
@@ -39,15 +40,19 @@ class Options:
     n: int = 1
     """Windows for every ratio."""
 
+    @classmethod
+    def from_json(cls, facts: Document) -> "Options":
+        """From what ``dataclasses.asdict`` gave, after its way through JSON, which knows lists but no tuples."""
+        size = facts["size"] and (facts["size"][0], facts["size"][1])
+        return cls(**{**facts, "size": size, "ratios": tuple(facts["ratios"])})
+
 
 OPTIONS = {"gaze": GAZE_OPTIONS, "crop": CROP_OPTIONS}
 """Names by verb."""
 
 
-def parse_request(
-    verb: str, fields: Iterable[tuple[str, str]], models: Sequence[str], limits: Limits
-) -> tuple[Options, str]:
-    """The options and the name of the model, the first one by default; 400 and 404 for what is not valid."""
+def parse_request(verb: str, fields: Iterable[tuple[str, str]], models: Sequence[str], limits: Limits) -> Options:
+    """What is asked for, with the name of the model, the first one by default; 400 and 404 for what is not valid."""
     options = parse_options(fields, OPTIONS[verb], limits, FORMATS if verb == "gaze" else CROP_FORMATS)
     if verb == "crop" and not options.ratios:
         raise bad_option("no ratio is given; add one such as ratio=16:9")
@@ -56,7 +61,7 @@ def parse_request(
     name = models[0] if options.model is None else options.model
     if name not in models:
         raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; choose from {', '.join(models)}")
-    return options, name
+    return replace(options, model=name)
 
 
 def parse_options(

@@ -25,7 +25,10 @@ class Task:
 
     verb: str
     """gaze or crop."""
+    options: Document | None
+    """What was asked for, already checked; None where a form has to be read first."""
     query: list[tuple[str, str]]
+    """What the address says beside a form."""
     content_type: str = ""
     """Of a multipart form; otherwise the body is the picture."""
     granted: bool = False
