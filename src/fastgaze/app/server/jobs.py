@@ -28,7 +28,7 @@ from fastgaze.core.jsonable import Document
 from fastgaze.core.picture_limits import DecodingCost
 from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
-from fastgaze.runtime import colours
+from fastgaze.runtime import render
 from fastgaze.runtime.cutting import Cutter
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
@@ -215,17 +215,14 @@ def _file(found: GazeMap, options: Options) -> bytes:
     if options.format == "png":
         return _heat_png(found, found.size)
     if options.format == "overlay":
-        return encode_png(found.overlay(options.opacity))
+        return encode_png(found.overlay(options.opacity, style=options.style, legend=options.legend))
     buffer = io.BytesIO()
     np.save(buffer, found.log_density, allow_pickle=False)
     return buffer.getvalue()
 
 
 def _heat_png(found: GazeMap, size: Size) -> bytes:
-    """The heat map to lay over the picture: colours by level, and the level as opacity. One byte per pixel."""
-    image = found.heat(size)
-    image.putpalette(colours.table().tobytes())
-    image.info["transparency"] = bytes(range(256))
+    """The heat map to lay over the picture, with the opacity of every level."""
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
+    render.heat_image(found, size).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()

@@ -12,6 +12,7 @@ from fastgaze.app.server.options import (
     MOST_WINDOWS,
 )
 from fastgaze.core.jsonable import Document
+from fastgaze.runtime.render import OPACITY, STYLES
 
 # A number that is not zero, alone or as one of two.
 _NUMBER = r"(?=[0-9.]*[1-9])[0-9]*\.?[0-9]*"
@@ -96,9 +97,16 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document
         ),
         "peaks": ("Most places to give, in json.", whole | {"maximum": MOST_PEAKS, "default": 5}),
         "opacity": (
-            "Of the heat map at its highest point, in overlay.",
-            {"type": "number", "minimum": 0, "maximum": 1, "default": 0.7},
+            "Of what is drawn where it is strongest, in overlay. "
+            f"By default {', '.join(f'{opacity:g} for {style}' for style, opacity in OPACITY.items())}.",
+            {"type": "number", "minimum": 0, "maximum": 1},
         ),
+        "style": (
+            "Of overlay. heat: colours where people look more than on average. focus: fog over the rest. contours: "
+            "lines around the areas with 25, 50, 75 and 90% of the attention. gray: the map without the picture.",
+            {"type": "string", "enum": list(STYLES), "default": "heat"},
+        ),
+        "legend": ("Add a strip to the overlay that explains it.", {"type": "boolean", "default": False}),
         "heat": ("Add the heat map to the json, as a data URL.", {"type": "boolean", "default": False}),
         "ratio": (
             f"WIDTH:HEIGHT between 1:100 and 100:1, at most {MOST_RATIOS}, separated by commas or repeated.",
