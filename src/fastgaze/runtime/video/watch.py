@@ -82,18 +82,18 @@ class _Scaled:
 
 def _scaled(frames: "Iterable[VideoFrame]", predictor: Predictor, clock: Clock) -> Iterator[_Scaled]:
     """Frames with their working-size RGB, cuts marked."""
-    for (frame, rgb), cut in mark_cuts(_glances(frames, Scaler(predictor.card.working_size), clock)):
+    for (frame, rgb), cut in mark_cuts(_glances(frames, FrameScaler(predictor.card.working_size), clock)):
         yield _Scaled(frame, rgb, cut)
 
 
 def find_cuts(frames: "Iterable[VideoFrame]") -> "Iterator[tuple[VideoFrame, bool]]":
     """Every frame in order, with whether it begins a new shot; no network is needed for that."""
-    for (frame, _), cut in mark_cuts(_glances(frames, Scaler(lambda size: shrunk(size, _CUT_SIDE)), Clock())):
+    for (frame, _), cut in mark_cuts(_glances(frames, FrameScaler(lambda size: shrunk(size, _CUT_SIDE)), Clock())):
         yield frame, cut
 
 
 def _glances(
-    frames: "Iterable[VideoFrame]", scaler: "Scaler", clock: Clock
+    frames: "Iterable[VideoFrame]", scaler: "FrameScaler", clock: Clock
 ) -> "Iterator[tuple[tuple[VideoFrame, Pixels], Glance]]":
     for frame in frames:
         with clock("scale"):
@@ -102,7 +102,7 @@ def _glances(
         yield (frame, rgb), seen
 
 
-class Scaler:
+class FrameScaler:
     """A frame of any pixel format -> RGB of another size, by libswscale in one pass."""
 
     def __init__(self, size: Callable[[Size], Size]) -> None:
