@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageFilter
 
 import fastgaze
-from fastgaze.runtime.video.shots import Glance, change, glance, mark_cuts, unlike
+from fastgaze.runtime.video.shots import Glance, change, glance, mark_cuts, overlap, unlike
 
 RATE = 25
 SIZE = (144, 256)
@@ -128,6 +128,16 @@ def test_what_is_found_nearby_is_alike_whatever_its_brightness() -> None:
     plain = np.full_like(here, 200)
     assert unlike(plain, here) > 0.7
     assert unlike(plain, plain - 50) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_whip_pan_is_no_cut_and_its_overlap_is_found() -> None:
+    whip = [_window(_scene(3), 190 / (1 + np.exp(15 - 1.2 * index)), 50) for index in range(26)]
+    assert _cuts(whip) == [0]
+    left, right = (glance(_window(_scene(3), x, 50), 0).luma for x in (20, 98))
+    both = overlap(left, right)
+    assert both is not None
+    assert both[0].shape == both[1].shape == (36, 38)  # 78 of 192 pixels are 26 of 64
+    assert np.corrcoef(both[0].ravel(), both[1].ravel())[0, 1] > 0.99
 
 
 def test_a_narrow_frame_can_be_compared() -> None:

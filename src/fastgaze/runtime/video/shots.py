@@ -2,7 +2,8 @@
 
 Two frames of one shot show the same things, a little moved, larger or brighter. So a frame is cut into blocks, each of
 which is looked for nearby in the other frame; what is not found there, weighted by contrast, is how much has changed
-(``unlike``). Brightness plays no part in it, and the change of the colours' histogram adds to it (``change``).
+(``unlike``). Brightness plays no part in it. Where much is missing, the frames are first laid over each other as a fast
+pan would have moved them; if much is missing even then, the change of the colours' histogram adds to it (``change``).
 
 A shot begins at a frame that
 
@@ -49,6 +50,8 @@ _BINS = 16
 _PLAIN = 3.0
 # Share of their contrast that two frames may differ by on average, pixel by pixel, and be alike without a search.
 _STILL = 0.12
+# Share of the contrast of both frames that must lie in their common part after a pan.
+_COMMON = 0.4
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -90,6 +93,9 @@ def change(before: Glance, after: Glance) -> float:
     if float(np.abs(after.luma - before.luma).mean()) <= _STILL * contrast:
         return 0.0
     missing = unlike(before.luma, after.luma)
+    if missing > UNLIKE and (both := overlap(before.luma, after.luma)) is not None:
+        panned = unlike(*both)
+        missing = panned if panned <= UNLIKE else missing
     if missing <= UNLIKE:
         return missing
     return missing + 0.5 * float(np.abs(after.colours - before.colours).sum(axis=1).max())
@@ -120,6 +126,39 @@ def unlike(before: Array, after: Array) -> float:
             weight = (energy / block**2) ** 0.5 + 1
             missing, weights = missing + weight * (1 - best), weights + weight
     return min(max(missing / weights, 0.0), 1.0)
+
+
+def overlap(before: Array, after: Array) -> tuple[Array, Array] | None:
+    """What both frames (h, w) show if the camera has only turned: equal parts of both, at the shift at which they
+    correlate best. None if at no shift the common part holds enough of the contrast of both.
+    """
+    height, width = after.shape
+    one, other = (values - values.mean() for values in (before, after))
+    inside = np.ones_like(one)
+    products = _correlation(one, other)
+    energies = _correlation(np.square(one), inside), _correlation(inside, np.square(other))
+    least = [_COMMON * float(np.square(values).sum()) for values in (one, other)]
+    valid = (energies[0] > least[0]) & (energies[1] > least[1])
+    if not valid.any():
+        return None
+    scores = np.where(valid, products / np.sqrt(np.maximum(energies[0] * energies[1], 1e-6)), -1)
+    row, column = np.unravel_index(int(scores.argmax()), scores.shape)
+    down, right = int(row) - height + 1, int(column) - width + 1
+    return before[_slices(down, right, after.shape)], after[_slices(-down, -right, after.shape)]
+
+
+def _correlation(one: Array, other: Array) -> Array:
+    """Sum over pixels of one[y + down, x + right] * other[y, x], for all shifts: (2h - 1, 2w - 1), 0 in the middle."""
+    shape = (2 * one.shape[0] - 1, 2 * one.shape[1] - 1)
+    spectrum = np.fft.rfft2(one, shape) * np.fft.rfft2(other[::-1, ::-1], shape)
+    found: Array = np.fft.irfft2(spectrum, shape).astype(np.float32)
+    return found
+
+
+def _slices(down: int, right: int, shape: tuple[int, ...]) -> tuple[slice, slice]:
+    """The part of a frame that lies on the other one, which is shifted by (down, right)."""
+    height, width = shape
+    return slice(max(down, 0), height + min(down, 0)), slice(max(right, 0), width + min(right, 0))
 
 
 def _starts(side: int, block: int) -> list[int]:
