@@ -70,7 +70,7 @@ def _post(name: str, options: tuple[str, ...], content: Document, models: list[s
         "summary": summaries[name],
         "description": "Options may also be fields of a multipart form.",
         "parameters": parameters,
-        "requestBody": _body(limits),
+        "requestBody": _body(name, limits),
         "responses": {"200": {"description": summaries[name], "content": content}, **_errors(limits)},
     }
 
@@ -131,19 +131,30 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
     }
 
 
-def _body(limits: Limits) -> Document:
+def _body(name: str, limits: Limits) -> Document:
     binary: Document = {"type": "string", "contentMediaType": "image/*"}
-    form = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
+    form: Document = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
+    description = (
+        f"A picture of at most {amount(limits.bytes)} and {limits.pixels / 1e6:g} megapixels: "
+        f"{', '.join(SERVED_FORMATS)}."
+    )
+    if name == "gaze":
+        several = {"type": "object", "properties": {"file": _list(binary) | {"maxItems": limits.pictures}}}
+        form = {"anyOf": [form, several | {"required": ["file"]}]}
+        description += (
+            f" A form may hold up to {limits.pictures} pictures of {amount(limits.bytes)} together; "
+            "the answer to two or more is Results, in their order."
+        )
     return {
         "required": True,
-        "description": f"A picture of at most {amount(limits.bytes)} and {limits.pixels / 1e6:g} megapixels: "
-        f"{', '.join(SERVED_FORMATS)}.",
+        "description": description,
         "content": {"image/*": {}, "application/octet-stream": {}, "multipart/form-data": {"schema": form}},
     }
 
 
 def _gaze_answer() -> Document:
-    return _json_answer("Gaze") | {"image/png": {}, "application/octet-stream": {}}
+    either = [_reference("Gaze"), _reference("Results")]
+    return {"application/json": {"schema": {"oneOf": either}}, "image/png": {}, "application/octet-stream": {}}
 
 
 def _crop_answer() -> Document:
@@ -152,7 +163,11 @@ def _crop_answer() -> Document:
 
 
 def _json_answer(schema: str) -> Document:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {"application/json": {"schema": _reference(schema)}}
+
+
+def _reference(schema: str) -> Document:
+    return {"$ref": f"#/components/schemas/{schema}"}
 
 
 def _error(description: str) -> Document:
@@ -170,7 +185,7 @@ def _errors(limits: Limits) -> Document:
             f"upload_too_slow: nothing of the body came for {limits.upload_seconds:g} s, "
             f"or less than {amount(limits.rate)} per second."
         ),
-        "413": _error("too_many_bytes, too_many_pixels or too_much_memory."),
+        "413": _error("too_many_bytes, too_many_pixels, too_many_pictures or too_much_memory."),
         "415": _error("not_a_picture: nothing that can be decoded."),
         "401": _error("no_token: this server needs a token or a signed address."),
         "403": _error("cross_origin, wrong_signature or signature_over."),
@@ -221,6 +236,7 @@ def _schemas() -> Document:
     }
     return {
         "Gaze": _object(gaze, ("heat",)),
+        "Results": _object({"results": _list({"oneOf": [_reference("Gaze"), _reference("Error")]})}),
         "Models": _object({"default": text, "models": _list(_model()), "limits": {"type": "object"}}),
         "Live": _object({"status": {"const": "ok"}, "version": text}),
         "Ready": _object({"status": {"enum": ["ok", "starting"]}, "in_flight": whole, "workers": {"type": "object"}}),

@@ -17,8 +17,8 @@ from fastgaze.core.sizes import Size
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.video.overlay import Painter, heat_size
-from fastgaze.runtime.video.reader import Reader, frame_size
-from fastgaze.runtime.video.watch import Seen, Watch, watch
+from fastgaze.runtime.video.reader import Reader, frame_size, frame_time
+from fastgaze.runtime.video.watch import Seen, Watch, find_cuts, watch
 from fastgaze.runtime.video.writer import Writer
 
 if TYPE_CHECKING:
@@ -75,6 +75,17 @@ def maps(
     with Reader(path, threads) as reader:
         for seen in watch(reader.frames(), predictor, watching, Clock()):
             yield seen.time, seen.view.at(size, center_bias)
+
+
+def cuts(path: PathLike, threads: int | None = None) -> Iterator[float]:
+    """Yield the times in seconds at which shots begin in the video at ``path``, that of the first frame included.
+
+    A shot begins at a hard cut; pans, zooms, fades and flashes do not begin one. threads: of the decoder.
+    """
+    with Reader(path, threads) as reader:
+        for frame, cut in find_cuts(reader.frames()):
+            if cut:
+                yield frame_time(frame)
 
 
 def render(
