@@ -11,12 +11,12 @@ from PIL import Image
 from experiments import ship
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import GazeSpec, VGGSpec
 from fastgaze.data.fixations import from_lists, held_out
 from fastgaze.data.formats import load
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
-from fastgaze.networks.backbones import cache_dir
 from fastgaze.networks.checkpoint import TrainingRecord, untrained
 from fastgaze.runtime.card import read_card
 from fastgaze.training.config import Config, Mixture, PruneSettings, read_config

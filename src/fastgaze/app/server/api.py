@@ -34,8 +34,8 @@ from fastgaze.app.server.several import answer_each
 from fastgaze.app.server.turns import Caller
 from fastgaze.app.server.wire import Outcome, Task
 from fastgaze.app.server.workers import Nursery
+from fastgaze.app.site import describe_models
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.jsonable import Json
 from fastgaze.runtime import zoo
 from fastgaze.runtime.card import ModelCard
 
@@ -101,7 +101,7 @@ class Server:
         self.metrics = Metrics(pool, self._uploads, self._answers)
         self._page = site.page_files()
         self._examples = site.example_files(settings.examples, limits)
-        self._models = json.dumps(_describe(cards, limits)).encode()
+        self._models = json.dumps(describe_models(cards, limits)).encode()
         described = document(self.names, limits)
         self._openapi = json.dumps(described).encode()
         self._docs = site.File(docs.page(described).encode(), "text/html; charset=utf-8")
@@ -112,7 +112,7 @@ class Server:
             routes=[
                 Route("/", self.index, methods=["GET"]),
                 Route("/docs", self.docs, methods=["GET"]),
-                Route("/page/{name}", self.page_file, methods=["GET"]),
+                Route("/page/{name:path}", self.page_file, methods=["GET"]),
                 Route("/examples", self.list_examples, methods=["GET"]),
                 Route("/examples/{name}", self.example, methods=["GET"]),
                 Route("/livez", self.live, methods=["GET"]),
@@ -227,28 +227,6 @@ class Server:
                 error.headers = {**error.headers, "connection": "close"}
             raise
         return Task(verb, options, query, body.content_type if body.is_form else ""), content
-
-
-def _describe(cards: Sequence[ModelCard], limits: Limits) -> dict[str, Json]:
-    return {
-        "default": cards[0].name,
-        "models": [
-            {
-                "name": card.name,
-                "architecture": card.architecture,
-                "precision": card.precision,
-                "parameters": card.parameters,
-                "gflop_640x480": card.gflop_640x480,
-                "gflop_working": card.gflop_working,
-                "working_pixels": card.working_size.pixels,
-                "scores": dict(card.scores),
-                "data": card.data,
-                "licence": card.licence,
-            }
-            for card in cards
-        ],
-        "limits": limits.to_json(),
-    }
 
 
 async def _on_api_error(_: Request, error: Exception) -> Response:

@@ -27,8 +27,9 @@ REDUCTION = 8
 _LUMA = {1: (0.2126, 0.0722), 9: (0.2627, 0.0593)}
 _BT601 = (0.299, 0.114)
 _TICK = Fraction(1, 25)
-# FFmpeg's numbers of ranges: luma 16..235, and 0..255.
-_LIMITED, _FULL = 1, 2
+LIMITED = 1
+"""FFmpeg's number of the range in which luma is 16..235."""
+_FULL = 2
 
 
 def heat_size(size: Size) -> Size:
@@ -56,19 +57,19 @@ class Painter:
         # A file may change its size and matrix midway; a video cannot.
         self._size = self._size or (max(frame.height & ~1, 2), max(frame.width & ~1, 2))
         self._space = self._space or color_space(frame)
-        plain = _to_420(frame, *self._size, self._space)
+        plain = to_420(frame, *self._size, self._space)
         small = _colored(heat, 1.0 if self._alone else self._opacity, self._alone, self._space)
         if self._graph is None or self._graph.heat_size != heat.shape:
             self._graph = _Graph(plain, small, self._alone)
         painted = self._graph(plain, small)
         for item in (plain, painted):
             item.pts, item.time_base = time
-        painted.colorspace, painted.color_range = self._space, _LIMITED
+        painted.colorspace, painted.color_range = self._space, LIMITED
         painted.color_primaries, painted.color_trc = frame.color_primaries, frame.color_trc
         return painted
 
 
-def _to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoFrame":
+def to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoFrame":
     """The frame as yuv420p of this size, limited range and YUV matrix; itself if it is that already."""
     before = color_space(frame)
     same = (frame.height, frame.width, before) == (height, width, space) and frame.color_range != _FULL
@@ -80,7 +81,7 @@ def _to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoF
         format="yuv420p",
         src_colorspace=before,
         dst_colorspace=space,
-        dst_color_range=_LIMITED,
+        dst_color_range=LIMITED,
         threads=1,
     )
 
