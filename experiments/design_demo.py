@@ -13,6 +13,8 @@ from fastgaze.core.encoding import encode_png
 from fastgaze.core.files import write_whole
 from fastgaze.runtime.compare import Comparison, compare
 
+Color = str | tuple[int, int, int]
+
 SIZE = (1200, 750)
 """(width, height) of a page."""
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -45,12 +47,12 @@ def draw_page(design: str) -> Image.Image:
     return page
 
 
-def _text(pen: ImageDraw.ImageDraw, place: tuple[int, int], text: str, size: int, fill: str | tuple[int, ...]) -> None:
+def _text(pen: ImageDraw.ImageDraw, place: tuple[int, int], text: str, size: int, fill: Color) -> None:
     pen.text(place, text, fill=fill, font=ImageFont.load_default(size=size), anchor="lm")
 
 
 def _button(
-    pen: ImageDraw.ImageDraw, box: tuple[int, int, int, int], label: str, size: int, fill: object, text: object
+    pen: ImageDraw.ImageDraw, box: tuple[int, int, int, int], label: str, size: int, fill: Color, text: Color
 ) -> None:
     left, top, right, bottom = box
     pen.rounded_rectangle(box, radius=(bottom - top) // 4, fill=fill, outline=_LINE, width=2)

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 from PIL import Image
 
 from fastgaze.app.cli import main
+from fastgaze.runtime.predictor import load
 from tests.app.serving import encoded, make_models, picture, serving
-from tests.app.test_page_browser import browser  # noqa: F401  # the fixture
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 SPOTS = [(240, 60), (80, 60)]
 """Where two designs have what is looked at."""
@@ -52,8 +56,6 @@ def client(model: Path) -> Iterator[httpx.Client]:
 def test_command_line_and_server_measure_regions_as_the_library_does(
     designs: list[Path], model: Path, client: httpx.Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fastgaze.runtime.predictor import load
-
     boxes = {"right": (160, 0, 320, 120), "left": (0, 0, 160, 120)}
     expected = load(model, threads=1).predict(designs[0]).to_json(regions=boxes, fixations=3)["regions"]
     assert run("predict", designs[0], "--model", model, "--json", "--format", "json", "--fixations", 3,
@@ -187,7 +189,7 @@ def report(designs: list[Path], model: Path, tmp_path_factory: pytest.TempPathFa
     return path
 
 
-def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: object) -> None:  # noqa: F811
+def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: "playwright.Browser") -> None:
     page = browser.new_page(viewport={"width": 1000, "height": 800})
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -213,7 +215,7 @@ def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: object) -
     page.close()
 
 
-def test_a_report_shows_the_maps_themselves(report: Path, browser: object) -> None:  # noqa: F811
+def test_a_report_shows_the_maps_themselves(report: Path, browser: "playwright.Browser") -> None:
     page = browser.new_page(viewport={"width": 1000, "height": 800}, device_scale_factor=1)
     page.goto(report.as_uri())
     figures = page.query_selector_all("#p1 .maps img")

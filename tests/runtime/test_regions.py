@@ -39,7 +39,7 @@ def test_the_summary_carries_them_in_one_shape() -> None:
     facts = GAZE.to_json(regions={"cta": (0, 0, 200, 100)}, fixations=1)
     (region,) = facts["regions"]
     assert list(region) == ["name", "box", "share", "lift", "rank", "seen"]
-    assert region["box"] == [0, 0, 200, 100]
+    assert region["box"] == {"left": 0, "top": 0, "width": 200, "height": 100}
     assert region["seen"] == region["share"]
     assert GAZE.to_json()["regions"] == []
     json.dumps(facts)

@@ -24,8 +24,8 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document, Json
 from fastgaze.core.sizes import Size
 
-FIXATIONS = 5
-"""Fixations within which a region may be seen, unless another number is asked for: those of the first two seconds."""
+FIXATIONS = 3
+"""Fixations within which a region may be seen, unless another number is asked for: about the first second."""
 MOST_FIXATIONS = 1000
 MOST_REGIONS = 64
 _MOST_NAME = 60
@@ -61,9 +61,10 @@ class RegionAttention:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
+        left, top, right, bottom = self.box
         return {
             "name": self.name,
-            "box": list(self.box),
+            "box": {"left": left, "top": top, "width": right - left, "height": bottom - top},
             "share": round(self.share, 6),
             "lift": round(self.lift, 4),
             "rank": self.rank,

@@ -8,6 +8,7 @@ import typer
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
+from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
     from fastgaze.runtime.compare import Comparison
@@ -27,7 +28,7 @@ def compare(
         ),
     ] = None,
     region: pictures.Regions = None,
-    fixations: pictures.Fixations = 5,
+    fixations: pictures.Fixations = FIXATIONS,
     style: pictures.Style = "heat",
     model: common.Model = None,
     threads: common.Threads = 1,
