@@ -33,6 +33,27 @@ Out = Annotated[
     Path | None, typer.Option(help="Folder for the results, or - for stdout. By default they lie beside each picture.")
 ]
 
+Style = Annotated[
+    str,
+    typer.Option(
+        help="Of the overlay: heat, focus (fog where nobody looks), contours (lines around shares of the attention) "
+        "or gray (the map alone)."
+    ),
+]
+Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region",
+        metavar="NAME=LEFT,TOP,WIDTH,HEIGHT",
+        help="A box whose attention is measured, in pixels or percent of the picture, or a JSON file of boxes or of "
+        "a design's layers. May be repeated.",
+        show_default=False,
+    ),
+]
+Fixations = Annotated[
+    int, typer.Option(min=1, max=1000, help="Fixations within which the chance that a region is seen is given.")
+]
+
 
 @dataclass(frozen=True)
 class Job:

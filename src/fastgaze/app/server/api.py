@@ -54,7 +54,7 @@ HEADERS = {
 }
 _LIVE = json.dumps({"status": "ok", "version": __version__}).encode()
 _PATHS = {"/", "/docs", "/examples", "/livez", "/metrics", "/openapi.json", "/readyz"}
-_PATHS |= {"/v1/crop", "/v1/gaze", "/v1/models"}
+_PATHS |= {"/v1/compare", "/v1/crop", "/v1/gaze", "/v1/models"}
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _SIGNING = ("expires", "signature")
 
@@ -122,6 +122,7 @@ class Server:
                 Route("/v1/models", self.models, methods=["GET"]),
                 Route("/v1/gaze", self.gaze, methods=["POST"]),
                 Route("/v1/crop", self.crop, methods=["POST"]),
+                Route("/v1/compare", self.compare, methods=["POST"]),
             ],
             exception_handlers={ApiError: _on_api_error, HTTPException: _on_http_error, Exception: _on_bug},
             lifespan=self._lifespan,
@@ -184,6 +185,10 @@ class Server:
     async def crop(self, request: Request) -> Response:
         """Windows that keep what people look at."""
         return await self._work(request, "crop")
+
+    async def compare(self, request: Request) -> Response:
+        """What several pictures draw, beside each other."""
+        return await self._work(request, "compare")
 
     async def _work(self, request: Request, verb: str) -> Response:
         connection: GuardedProtocol = request.state.connection
