@@ -1,17 +1,22 @@
 """Prune networks that nobody here wrote: which ones does fastgaze.pruning handle, which ones torch-pruning?
 
-    python -m experiments.pruning_zoo --out results/pruning_zoo.json [--only timm/resnet18 ...] [--table FILE.md]
+    python -m experiments.pruning_zoo --out results/pruning_zoo.json --table docs/pruning-zoo.md [--only timm/resnet18]
 
 Each network of pytorchcv and timm, with random weights, is pruned to 70 % of its FLOPs by Fisher signals and beta* on
 random images. It passes if the masked network equals the compacted one to 1e-5, training goes on, weights and history
 load into a fresh network without pickle, and it can be exported if the unpruned one can. torch-pruning passes if its
 pruner reaches 70 % of its own count of operations and the network still runs and trains; nothing else is asked of it.
-Every network runs in a process of its own, and what is in the file already is not run again.
+Every network runs in a process of its own, in which it has a limited CPU time: one that is not finished by then has
+not passed. What is in the file already is not run again. On a shared machine, ``--lock`` takes turns of a few minutes.
 """
 
 import argparse
+import fcntl
+import importlib
 import json
 import multiprocessing
+import resource
+import signal
 import tempfile
 import time
 import warnings
@@ -41,7 +46,9 @@ TIMM = """
     mobilevit_xxs pvt_v2_b0 fastvit_t8 fasternet_t0 mambaout_femto visformer_tiny
 """.split()  # noqa: SIM905 (one name per line would take pages)
 GOAL = 0.7
-SECONDS = 3600  # for one network
+SECONDS = 120  # of CPU time for one network
+STEPS = 15  # in which torch-pruning approaches its largest ratio
+TURN = 240  # seconds after which others get the lock, if they wait for it
 
 
 def build(name: str) -> tuple[Callable[[], Any], Any]:
@@ -73,8 +80,11 @@ def _timm(model: str) -> Callable[[], Any]:
 
 
 def _pytorchcv(model: str) -> Callable[[], Any]:
+    import numpy
     from pytorchcv.model_provider import get_model
     from torch import nn
+
+    setattr(numpy, "int", int)  # noqa: B010 (pytorchcv's RegNets use the name that numpy 1.24 took away)
 
     def make() -> Any:
         net = get_model(model, num_classes=10)
@@ -209,10 +219,10 @@ def theirs(name: str) -> dict[str, Any]:
     last = [m for m in net.modules() if isinstance(m, torch.nn.Linear | torch.nn.Conv2d) and _width(m) == 10]
     pruner = tp.pruner.BasePruner(
         net, x[:1], importance=tp.importance.GroupTaylorImportance(), global_pruning=False, pruning_ratio=0.9,
-        iterative_steps=60, ignored_layers=last, num_heads=_heads(net),
+        iterative_steps=STEPS, ignored_layers=last, num_heads=_heads(net),
     )  # fmt: skip
     share = 1.0
-    for _ in range(60):
+    for _ in range(STEPS):
         net.zero_grad()
         torch.nn.functional.cross_entropy(first(net(x)), torch.tensor([1, 4])).backward()  # type: ignore[no-untyped-call]
         pruner.step()
@@ -245,12 +255,14 @@ def attempt(name: str, side: str) -> dict[str, Any]:
         return {"ok": False, "reason": f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]}
 
 
-def collect(names: list[str], out: Path, sides: list[str]) -> dict[str, Any]:
+def collect(names: list[str], out: Path, sides: list[str], lock: Path | None = None) -> dict[str, Any]:
     """All results, each from a process of its own; those in ``out`` already are kept."""
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
-    for name in names:
-        for side in sides:
+    turns = Turns(lock)
+    for side in sides:
+        for name in names:
             if side not in found.get(name, {}):
+                turns.take()
                 result = _apart(name, side)
                 found.setdefault(name, {})[side] = result
                 out.parent.mkdir(parents=True, exist_ok=True)
@@ -259,21 +271,46 @@ def collect(names: list[str], out: Path, sides: list[str]) -> dict[str, Any]:
     return found
 
 
+class Turns:
+    """The lock that heavy jobs of a shared machine take, held for about TURN seconds at a time."""
+
+    def __init__(self, lock: Path | None) -> None:
+        self._file = None if lock is None else lock.open("a")
+        self._since = float("-inf")
+
+    def take(self) -> None:
+        """Wait for a turn, unless the present one still lasts."""
+        if self._file is not None and time.monotonic() - self._since > TURN:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._since = time.monotonic()
+
+
 def _apart(name: str, side: str) -> dict[str, Any]:
-    """A fork of this process, which has imported torch once for all, tries one network."""
+    """A fork of this process, which has imported the libraries once for all, tries one network."""
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
 
         def work() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 10))
             Path(file.name).write_text(json.dumps(attempt(name, side)))
 
         process = multiprocessing.get_context("fork").Process(target=work)
         process.start()
-        process.join(SECONDS)
-        if process.is_alive():
-            process.kill()
-            return {"ok": False, "reason": f"took more than {SECONDS} s"}
+        process.join()
         text = file.read()
-    return dict(json.loads(text)) if text else {"ok": False, "reason": f"the process died ({process.exitcode})"}
+    if text:
+        return dict(json.loads(text))
+    late = process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL)
+    return {"ok": False, "reason": f"not finished in {SECONDS} s of CPU time" if late else "the process died"}
+
+
+def import_libraries() -> None:
+    """What every network needs, once instead of in every process; torch._dynamo comes with the first traced call."""
+    from experiments import torchvision_stub
+
+    torchvision_stub.install()
+    for library in ("pytorchcv.model_provider", "timm", "torch._dynamo", "torch.distributed.fsdp"):
+        importlib.import_module(library)
 
 
 def table(found: dict[str, Any]) -> str:
@@ -317,12 +354,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--table", type=Path, help="write the Markdown table here")
     parser.add_argument("--only", nargs="*", help="library/network; all unless told")
     parser.add_argument("--sides", nargs="*", default=["ours", "theirs"], choices=["ours", "theirs"])
+    parser.add_argument("--lock", type=Path, help="a file whose lock is taken for each network")
     options = parser.parse_args(arguments)
     import torch
 
     torch.set_num_threads(1)
+    import_libraries()
     names = options.only or [f"pytorchcv/{n}" for n in PYTORCHCV] + [f"timm/{n}" for n in TIMM]
-    found = collect(names, options.out, options.sides)
+    found = collect(names, options.out, options.sides, options.lock)
     if options.table:
         options.table.write_text(table(found))
 

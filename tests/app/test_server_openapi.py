@@ -42,6 +42,9 @@ def test_answers_match_the_openapi_document(client: httpx.Client, openapi: dict)
     for query in ("", "?format=png", "?format=npy", "?format=overlay", "?heat=true&ratio=1:1&n=2", "?x=1", "?model=x"):
         for content in (good, bad, b""):
             validate(openapi, client.post(f"/v1/gaze{query}", content=content), "/v1/gaze", "post")
+    several = client.post("/v1/gaze", files=[("file", good), ("file", bad)])
+    assert [list(row) == ["error"] for row in several.json()["results"]] == [False, True]
+    validate(openapi, several, "/v1/gaze", "post")
     for query in ("?ratio=1:1", ""):
         validate(openapi, client.post(f"/v1/crop{query}", content=good), "/v1/crop", "post")
 

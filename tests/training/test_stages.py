@@ -11,12 +11,12 @@ from PIL import Image
 from experiments import ship
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import GazeSpec, VGGSpec
 from fastgaze.data.fixations import from_lists, held_out
 from fastgaze.data.formats import load
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
-from fastgaze.networks.backbones import cache_dir
 from fastgaze.networks.checkpoint import TrainingRecord, untrained
 from fastgaze.runtime.card import read_card
 from fastgaze.training.config import Config, Mixture, PruneSettings, read_config
@@ -239,7 +239,7 @@ def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
     _uniform_targets(config)
     small = config.workshop.runs / "small"
     save_checkpoint(tiny_model(), small / "best.safetensors")
-    path = write_soft_targets(config, small, of_variants=True)
+    path = write_soft_targets(config, small, "variants")
     assert path == soft_targets_file(config.workshop, "small", of_variants=True)
     write_soft_targets(config, small)
     mixture = Mixture(eye_tracking=0.2, variants=0.25, teachers=("small",))
@@ -248,7 +248,7 @@ def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
     assert (changed.inputs != taught.inputs).mean() > 0.5
     with pytest.raises(ArgumentError, match=r"fastgaze workshop soft-targets .*other --variants"):
         read_soft_targets(config.workshop, ("other",), of_variants=True)
-    with pytest.raises(ArgumentError, match="the ensemble has soft targets of photographs only"):
+    with pytest.raises(ArgumentError, match="the ensemble has soft targets of the large set only; set variants = 0"):
         read_soft_targets(config.workshop, of_variants=True)
 
 

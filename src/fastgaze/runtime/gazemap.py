@@ -26,7 +26,7 @@ from fastgaze.core.operators import sharing_matrix
 from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
-from fastgaze.runtime import colours, notebook
+from fastgaze.runtime import notebook, render
 from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
 from fastgaze.runtime.cutting import Cut, Cutter
 from fastgaze.runtime.headroom import head_map
@@ -235,44 +235,38 @@ class GazeMap:
         below = (np.cumsum(counts) - counts) / steps.size
         return below.astype(np.float32)[steps]
 
-    def heat(self, size: Size | None = None) -> Image.Image:
-        """Levels for display, 8-bit grey: 255 * sqrt(density / highest density).
+    def near(self, size: Size) -> Array:
+        """The log density to draw at ``size`` (height, width): at that size where it is small, else on the grid."""
+        return self.grid if max(size) > GRID else self._at(size)
 
-        size: (height, width), that of ``overlay`` by default.
+    def heat(self, size: Size | None = None) -> Image.Image:
+        """Levels for display, 8-bit grey: 0 where people look no more than on average, 255 at the highest point.
+
+        size: (height, width), that of ``overlay`` by default. ``runtime.render`` says how levels are made.
         """
-        height, width = size = checked_size(size) or self.display_size
-        log_density = self.grid if max(size) > GRID else self._at(size)
-        relative = np.exp(0.5 * (log_density - log_density.max()))
-        levels = Image.fromarray((255 * relative + 0.5).astype(np.uint8))
-        # The grid is finer than the blur: between its cells the density is almost linear.
-        return levels if levels.size == (width, height) else levels.resize((width, height), Image.Resampling.BILINEAR)
+        return render.levels(self, checked_size(size) or self.display_size)
 
     @property
     def display_size(self) -> Size:
         """(height, width) for the screen: the size asked for, else the picture's with a side of at most ``DISPLAY``."""
         return self._asked or shrunk(self.picture_size, DISPLAY)
 
-    def overlay(self, opacity: float = 0.7, size: Size | None = None) -> Image.Image:
-        """The picture under a heat map, RGB; where nobody looks the picture shows unchanged.
+    def overlay(
+        self,
+        opacity: float | None = None,
+        size: Size | None = None,
+        style: str = "heat",
+        legend: bool = False,
+        scale: render.Scale | None = None,
+    ) -> Image.Image:
+        """The map over the picture, RGB; what is looked at no more than on average shows unchanged under heat.
 
-        opacity: of the heat map at its highest point, 0..1. size: (height, width), ``display_size`` by default; give
-        ``picture_size`` for all pixels of the picture.
+        opacity: of what is drawn where it is strongest, 0..1. size: (height, width), ``display_size`` by default; give
+        ``picture_size`` for all pixels of the picture. style: "heat", "focus", "contours" or "gray". legend: add a
+        strip that explains it. scale: of another map, to compare the two. See ``runtime.render``.
         """
-        if not 0 <= opacity <= 1:
-            raise ArgumentError(f"opacity {opacity} is not between 0 and 1")
-        height, width = size = checked_size(size) or self.display_size
-        levels = self.heat(size)
-        colors = colours.colorize(levels)
-        if self._picture is None:
-            return colors
-        photo = self._picture.rgb(at_least=size)
-        # A copy in both cases: the picture keeps what it has decoded.
-        same = photo.size == (width, height)
-        shown = photo.copy() if same else photo.resize((width, height), Image.Resampling.BILINEAR)
-        # The square root lets weaker places show through as well.
-        alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
-        shown.paste(colors, mask=levels.point(alpha.tolist()))
-        return shown
+        shown = checked_size(size) or self.display_size
+        return render.draw(self, self._picture, style, size=shown, opacity=opacity, scale=scale, legend=legend)
 
     def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Json]:
         """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.

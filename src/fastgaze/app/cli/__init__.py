@@ -26,6 +26,7 @@ from fastgaze.app.cli import (
     renamed,
     roi,
     serve,
+    site,
     train,
     video,
     workshop,
@@ -47,7 +48,7 @@ def _add(panel: str, *verbs: Callable[..., None]) -> None:
 
 
 _add("Pictures", predict.predict, crop.crop, demo.demo)
-_add("Server, video, many pictures", serve.serve, video.video, roi.roi, batch.batch)
+_add("Server, video, many pictures", serve.serve, site.site, video.video, video.reframe, roi.roi, batch.batch)
 _add("Models, data, scores", models.models, models.info, bench.bench, evaluate.evaluate, evaluate.submit, audit.audit)
 app.add_typer(data.app, name="data", rich_help_panel="Models, data, scores")
 _add("Your own models", train.train, export.export)

@@ -3,6 +3,7 @@
 import io
 import json as jsonlib
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor, View
 
 FORMATS = {"png": f"{pictures.MARK}.png", "npy": ".npy", "json": ".json"}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How overlays are drawn; see ``runtime.render``."""
+
+    style: str
+    opacity: float | None
+    legend: bool
 
 
 def predict(
@@ -39,7 +49,23 @@ def predict(
     threads: common.Threads = 1,
     engine: common.Engine = "onnxruntime",
     center_bias: pictures.Bias = "model",
-    opacity: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the heat map in the overlay.")] = 0.7,
+    style: Annotated[
+        str,
+        typer.Option(
+            help="Of the overlay: heat, focus (fog where nobody looks), contours (lines around shares of the "
+            "attention) or gray (the map alone)."
+        ),
+    ] = "heat",
+    opacity: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Of what is drawn; by default 0.7 for heat, 0.85 for focus, 1 for lines.",
+            show_default=False,
+        ),
+    ] = None,
+    legend: Annotated[bool, typer.Option("--legend", help="Add a strip to the overlay that explains it.")] = False,
     json: common.Json = False,
 ) -> None:
     """Predict where people look in pictures, as overlays, log densities or summaries.
@@ -51,15 +77,16 @@ def predict(
     predictor = pictures.load_model(model, engine, threads)
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out)
+    look = Look(style, opacity, legend)
     piped = pictures.goes_to_stdout(jobs, out, json)
     if piped:
         _check_pipe(jobs, formats)
 
     def work(job: pictures.Job) -> dict[str, Json]:
         gaze = _look(predictor, job, map_size, "png" in formats).at(map_size, bias)
-        written = [] if job.stem is None else _write(gaze, job.stem, formats, opacity, peaks)
+        written = [] if job.stem is None else _write(gaze, job.stem, formats, look, peaks)
         if piped:
-            sys.stdout.buffer.write(_encode(gaze, formats[0], opacity, peaks))
+            sys.stdout.buffer.write(_encode(gaze, formats[0], look, peaks))
             sys.stdout.buffer.flush()
         elif not json:
             common.report(pictures.printable(_line(job.label, gaze, written)))
@@ -87,11 +114,11 @@ def _check_pipe(jobs: list[pictures.Job], formats: list[str]) -> None:
         pictures.refuse_terminal(f"a {formats[0].upper()} file", "or ask for --format json")
 
 
-def _write(gaze: "GazeMap", stem: Path, formats: list[str], opacity: float, peaks: int) -> list[str]:
+def _write(gaze: "GazeMap", stem: Path, formats: list[str], look: Look, peaks: int) -> list[str]:
     written = []
     for name in formats:
         path = stem.with_name(stem.name + FORMATS[name])
-        write_whole(path, _encode(gaze, name, opacity, peaks))
+        write_whole(path, _encode(gaze, name, look, peaks))
         written.append(str(path))
     return written
 
@@ -105,14 +132,14 @@ def _look(predictor: "Predictor", job: pictures.Job, size: Size | None, shown: b
     return predictor.look(picture, (size or shrunk(picture.size, DISPLAY)) if shown else None)
 
 
-def _encode(gaze: "GazeMap", name: str, opacity: float, peaks: int) -> bytes:
+def _encode(gaze: "GazeMap", name: str, look: Look, peaks: int) -> bytes:
     """The bytes of one result."""
     if name == "json":
         return (jsonlib.dumps(gaze.to_json(peaks), indent=2) + "\n").encode()
     if name == "png":
         from fastgaze.core.encoding import encode_png
 
-        return encode_png(gaze.overlay(opacity))
+        return encode_png(gaze.overlay(look.opacity, style=look.style, legend=look.legend))
     import numpy as np
 
     buffer = io.BytesIO()

@@ -90,7 +90,7 @@ class Access:
         """429 when the client asks more often than ``rate``; it may save up two seconds' worth."""
         if not self.rate:
             return
-        client, now, most = _client(address), time.monotonic(), max(2 * self.rate, 1.0)
+        client, now, most = client_of(address), time.monotonic(), max(2 * self.rate, 1.0)
         left, last = self.clients.pop(client, (most, now))
         left = min(left + (now - last) * self.rate, most)
         self.clients[client] = (max(left - 1, 0.0) if left >= 1 else left, now)
@@ -145,7 +145,7 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _client(address: str) -> str:
+def client_of(address: str) -> str:
     """One client: an IPv4 address, or the /64 of an IPv6 one, of which everybody has as many as there are numbers."""
     try:
         found = ipaddress.ip_address(address)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastgaze import __version__
 from fastgaze.app.server import docs, site
-from fastgaze.app.server.access import Access
+from fastgaze.app.server.access import Access, client_of
 from fastgaze.app.server.answers import PacedResponse, json_response
 from fastgaze.app.server.body import Body
 from fastgaze.app.server.budget import Budget
@@ -28,10 +28,14 @@ from fastgaze.app.server.limits import ApiError, Limits
 from fastgaze.app.server.metrics import Metrics
 from fastgaze.app.server.openapi import document
 from fastgaze.app.server.options import parse_request
-from fastgaze.app.server.wire import Task
-from fastgaze.app.server.workers import Nursery, Pool
+from fastgaze.app.server.pool import Pool
+from fastgaze.app.server.pool import Request as PoolRequest
+from fastgaze.app.server.several import answer_each
+from fastgaze.app.server.turns import Caller
+from fastgaze.app.server.wire import Outcome, Task
+from fastgaze.app.server.workers import Nursery
+from fastgaze.app.site import describe_models
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.jsonable import Json
 from fastgaze.runtime import zoo
 from fastgaze.runtime.card import ModelCard
 
@@ -97,7 +101,7 @@ class Server:
         self.metrics = Metrics(pool, self._uploads, self._answers)
         self._page = site.page_files()
         self._examples = site.example_files(settings.examples, limits)
-        self._models = json.dumps(_describe(cards, limits)).encode()
+        self._models = json.dumps(describe_models(cards, limits)).encode()
         described = document(self.names, limits)
         self._openapi = json.dumps(described).encode()
         self._docs = site.File(docs.page(described).encode(), "text/html; charset=utf-8")
@@ -108,7 +112,7 @@ class Server:
             routes=[
                 Route("/", self.index, methods=["GET"]),
                 Route("/docs", self.docs, methods=["GET"]),
-                Route("/page/{name}", self.page_file, methods=["GET"]),
+                Route("/page/{name:path}", self.page_file, methods=["GET"]),
                 Route("/examples", self.list_examples, methods=["GET"]),
                 Route("/examples/{name}", self.example, methods=["GET"]),
                 Route("/livez", self.live, methods=["GET"]),
@@ -188,12 +192,17 @@ class Server:
             held.callback(sent.release)
             held.callback(room.release)
             task, content = await self._receive(request, verb, Body(request, self._limits, sent))
-            held.enter_context(self.pool.place())
+            caller = Caller(client_of(request.client.host if request.client else ""), connection.known)
+            held.enter_context(self.pool.place(caller))
+            deadline = monotonic() + self._limits.seconds
             wanted = lambda: not connection.transport.is_closing()  # noqa: E731
-            answer = await self.pool.run(task, content, room, wanted)
+            given = PoolRequest(task, content, caller, deadline, wanted)
+            answer = await self.pool.run(given, room)
+            if isinstance(answer, Outcome):
+                answer = await answer_each(self.pool, given, answer, room)
             if answer is None:
                 raise ClientDisconnect
-            del content
+            del content, given
             sent.release()
             room.keep(len(answer.content))
             headers = {"cache-control": "no-store"}
@@ -213,28 +222,6 @@ class Server:
                 error.headers = {**error.headers, "connection": "close"}
             raise
         return Task(verb, options, query, body.content_type if body.is_form else ""), content
-
-
-def _describe(cards: Sequence[ModelCard], limits: Limits) -> dict[str, Json]:
-    return {
-        "default": cards[0].name,
-        "models": [
-            {
-                "name": card.name,
-                "architecture": card.architecture,
-                "precision": card.precision,
-                "parameters": card.parameters,
-                "gflop_640x480": card.gflop_640x480,
-                "gflop_working": card.gflop_working,
-                "working_pixels": card.working_size.pixels,
-                "scores": dict(card.scores),
-                "data": card.data,
-                "licence": card.licence,
-            }
-            for card in cards
-        ],
-        "limits": limits.to_json(),
-    }
 
 
 async def _on_api_error(_: Request, error: Exception) -> Response:
@@ -288,6 +275,8 @@ class Outermost:
             status = 499
         path = scope["path"] if scope["path"] in _PATHS else "(other)"
         method = scope["method"] if scope["method"] in _METHODS else "(other)"
+        if method == "POST" and status != 503 and "state" in scope:
+            scope["state"]["connection"].known = status == 200
         seconds = perf_counter() - start
         self._metrics.count(method, path, status, seconds)
         if path != "/livez" or status != 200:

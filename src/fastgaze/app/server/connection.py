@@ -68,6 +68,8 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
         self.app_state = {**self.app_state, "connection": self}
         self.upload: Transfer | None = None
         """Set while the application reads a body."""
+        self.known = False
+        """Whether the last picture that came over it was good."""
         self._head = bytearray()
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_since = monotonic()

@@ -19,6 +19,7 @@ from fastgaze.app.server.limits import (
     ApiError,
     Limits,
     amount,
+    bad_option,
 )
 from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
@@ -28,7 +29,7 @@ from fastgaze.core.jsonable import Document
 from fastgaze.core.picture_limits import DecodingCost
 from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
-from fastgaze.runtime import colours
+from fastgaze.runtime import render
 from fastgaze.runtime.cutting import Cutter
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
@@ -68,18 +69,30 @@ class Needs:
     """Bytes that the answer takes at most."""
 
 
+@dataclass(frozen=True)
+class Several:
+    """A form with several pictures: each becomes a task of its own."""
+
+    pictures: list[tuple[int, int]]
+    """Where they begin and end in the form's bytes."""
+    options: Options
+
+
 def work(
     task: Task, content: bytes, predictors: Mapping[str, Predictor], limits: Limits, heavy: bool
-) -> JobResult | Needs:
-    """The answer to a request, or what it needs; ApiError when it is refused."""
+) -> JobResult | Needs | Several:
+    """The answer to a request, what it needs, or the pictures in it; ApiError when it is refused."""
     start = perf_counter()
-    picture: bytes | None = content
+    picture = content
     if task.options is not None:
         options = Options.from_json(task.options)
     else:
         form = parse_form(content, task.content_type)
         query = [(name, value) for name, value in task.query]
-        picture, options = form.image, parse_request(task.verb, query + form.fields, list(predictors), limits)
+        options = parse_request(task.verb, query + form.fields, list(predictors), limits)
+        if len(form.pictures) > 1:
+            return _several(task.verb, form.pictures, options, limits)
+        picture = content[slice(*form.pictures[0])] if form.pictures else b""
     model = options.model or next(iter(predictors))
     if not picture:
         raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
@@ -93,6 +106,15 @@ def work(
         job = gaze if task.verb == "gaze" else crop
         found = job(predictors[model], opened, options, limits)
     return found if isinstance(found, JobResult) else _json(found, start)
+
+
+def _several(verb: str, pictures: list[tuple[int, int]], options: Options, limits: Limits) -> Several:
+    if verb != "gaze" or options.format != "json":
+        raise bad_option("several pictures in one request are for /v1/gaze with format=json; with ratio it gives crops")
+    if len(pictures) > limits.pictures:
+        message = f"{len(pictures)} pictures in one request are more than {limits.pictures}; send several requests"
+        raise ApiError(413, "too_many_pictures", message)
+    return Several(pictures, options)
 
 
 def _open(content: bytes, limits: Limits) -> Picture:
@@ -215,17 +237,14 @@ def _file(found: GazeMap, options: Options) -> bytes:
     if options.format == "png":
         return _heat_png(found, found.size)
     if options.format == "overlay":
-        return encode_png(found.overlay(options.opacity))
+        return encode_png(found.overlay(options.opacity, style=options.style, legend=options.legend))
     buffer = io.BytesIO()
     np.save(buffer, found.log_density, allow_pickle=False)
     return buffer.getvalue()
 
 
 def _heat_png(found: GazeMap, size: Size) -> bytes:
-    """The heat map to lay over the picture: colours by level, and the level as opacity. One byte per pixel."""
-    image = found.heat(size)
-    image.putpalette(colours.table().tobytes())
-    image.info["transparency"] = bytes(range(256))
+    """The heat map to lay over the picture, with the opacity of every level."""
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
+    render.heat_image(found, size).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()

@@ -7,7 +7,7 @@ from collections import Counter
 
 from fastgaze import __version__
 from fastgaze.app.server.budget import Budget
-from fastgaze.app.server.workers import Pool
+from fastgaze.app.server.pool import Pool
 
 _BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -12,6 +12,7 @@ from fastgaze.app.server.options import (
     MOST_WINDOWS,
 )
 from fastgaze.core.jsonable import Document
+from fastgaze.runtime.render import OPACITY, STYLES
 
 # A number that is not zero, alone or as one of two.
 _NUMBER = r"(?=[0-9.]*[1-9])[0-9]*\.?[0-9]*"
@@ -69,7 +70,7 @@ def _post(name: str, options: tuple[str, ...], content: Document, models: list[s
         "summary": summaries[name],
         "description": "Options may also be fields of a multipart form.",
         "parameters": parameters,
-        "requestBody": _body(limits),
+        "requestBody": _body(name, limits),
         "responses": {"200": {"description": summaries[name], "content": content}, **_errors(limits)},
     }
 
@@ -96,9 +97,16 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document
         ),
         "peaks": ("Most places to give, in json.", whole | {"maximum": MOST_PEAKS, "default": 5}),
         "opacity": (
-            "Of the heat map at its highest point, in overlay.",
-            {"type": "number", "minimum": 0, "maximum": 1, "default": 0.7},
+            "Of what is drawn where it is strongest, in overlay. "
+            f"By default {', '.join(f'{opacity:g} for {style}' for style, opacity in OPACITY.items())}.",
+            {"type": "number", "minimum": 0, "maximum": 1},
         ),
+        "style": (
+            "Of overlay. heat: colours where people look more than on average. focus: fog over the rest. contours: "
+            "lines around the areas with 25, 50, 75 and 90% of the attention. gray: the map without the picture.",
+            {"type": "string", "enum": list(STYLES), "default": "heat"},
+        ),
+        "legend": ("Add a strip to the overlay that explains it.", {"type": "boolean", "default": False}),
         "heat": ("Add the heat map to the json, as a data URL.", {"type": "boolean", "default": False}),
         "ratio": (
             f"WIDTH:HEIGHT between 1:100 and 100:1, at most {MOST_RATIOS}, separated by commas or repeated.",
@@ -123,19 +131,30 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
     }
 
 
-def _body(limits: Limits) -> Document:
+def _body(name: str, limits: Limits) -> Document:
     binary: Document = {"type": "string", "contentMediaType": "image/*"}
-    form = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
+    form: Document = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
+    description = (
+        f"A picture of at most {amount(limits.bytes)} and {limits.pixels / 1e6:g} megapixels: "
+        f"{', '.join(SERVED_FORMATS)}."
+    )
+    if name == "gaze":
+        several = {"type": "object", "properties": {"file": _list(binary) | {"maxItems": limits.pictures}}}
+        form = {"anyOf": [form, several | {"required": ["file"]}]}
+        description += (
+            f" A form may hold up to {limits.pictures} pictures of {amount(limits.bytes)} together; "
+            "the answer to two or more is Results, in their order."
+        )
     return {
         "required": True,
-        "description": f"A picture of at most {amount(limits.bytes)} and {limits.pixels / 1e6:g} megapixels: "
-        f"{', '.join(SERVED_FORMATS)}.",
+        "description": description,
         "content": {"image/*": {}, "application/octet-stream": {}, "multipart/form-data": {"schema": form}},
     }
 
 
 def _gaze_answer() -> Document:
-    return _json_answer("Gaze") | {"image/png": {}, "application/octet-stream": {}}
+    either = [_reference("Gaze"), _reference("Results")]
+    return {"application/json": {"schema": {"oneOf": either}}, "image/png": {}, "application/octet-stream": {}}
 
 
 def _crop_answer() -> Document:
@@ -144,7 +163,11 @@ def _crop_answer() -> Document:
 
 
 def _json_answer(schema: str) -> Document:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {"application/json": {"schema": _reference(schema)}}
+
+
+def _reference(schema: str) -> Document:
+    return {"$ref": f"#/components/schemas/{schema}"}
 
 
 def _error(description: str) -> Document:
@@ -162,7 +185,7 @@ def _errors(limits: Limits) -> Document:
             f"upload_too_slow: nothing of the body came for {limits.upload_seconds:g} s, "
             f"or less than {amount(limits.rate)} per second."
         ),
-        "413": _error("too_many_bytes, too_many_pixels or too_much_memory."),
+        "413": _error("too_many_bytes, too_many_pixels, too_many_pictures or too_much_memory."),
         "415": _error("not_a_picture: nothing that can be decoded."),
         "401": _error("no_token: this server needs a token or a signed address."),
         "403": _error("cross_origin, wrong_signature or signature_over."),
@@ -213,6 +236,7 @@ def _schemas() -> Document:
     }
     return {
         "Gaze": _object(gaze, ("heat",)),
+        "Results": _object({"results": _list({"oneOf": [_reference("Gaze"), _reference("Error")]})}),
         "Models": _object({"default": text, "models": _list(_model()), "limits": {"type": "object"}}),
         "Live": _object({"status": {"const": "ok"}, "version": text}),
         "Ready": _object({"status": {"enum": ["ok", "starting"]}, "in_flight": whole, "workers": {"type": "object"}}),

@@ -10,8 +10,9 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
+from fastgaze.runtime.render import STYLES
 
-GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "heat", "ratio", "n")
+GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "style", "legend", "heat", "ratio", "n")
 CROP_OPTIONS = ("model", "format", "size", "center_bias", "ratio", "n")
 FORMATS = ("json", "png", "overlay", "npy")
 CROP_FORMATS = ("json", "keep", "jpeg", "png", "webp")
@@ -32,8 +33,12 @@ class Options:
     """(height, width) of a map that is sent back; None is the picture's own, scaled down to the limit."""
     center_bias: Literal["model"] | None = "model"
     peaks: int = 5
-    opacity: float = 0.7
-    """Of the heat map at its highest point, for ``overlay``."""
+    opacity: float | None = None
+    """Of what is drawn where it is strongest, for ``overlay``; None is that of the style."""
+    style: str = "heat"
+    """Of ``overlay``: one of ``runtime.render.STYLES``."""
+    legend: bool = False
+    """Add a strip to ``overlay`` that explains it."""
     heat: bool = False
     """Add the heat map to the JSON, as a data URL."""
     ratios: tuple[str, ...] = ()
@@ -75,7 +80,9 @@ def parse_options(
         size=_size(values.get("size"), limits),
         center_bias=None if _choice(values, "center_bias", ("model", "none")) == "none" else "model",
         peaks=_whole(values, "peaks", 5, MOST_PEAKS),
-        opacity=_opacity(values.get("opacity", "0.7")),
+        opacity=_opacity(values.get("opacity")),
+        style=_choice(values, "style", STYLES),
+        legend=_choice(values, "legend", ("false", "true")) == "true",
         heat=_choice(values, "heat", ("false", "true")) == "true",
         ratios=_ratios(values.get("ratio")),
         n=_whole(values, "n", 1, MOST_WINDOWS),
@@ -110,7 +117,9 @@ def _whole(values: Mapping[str, str], name: str, default: int, most: int) -> int
     return int(text)
 
 
-def _opacity(text: str) -> float:
+def _opacity(text: str | None) -> float | None:
+    if text is None:
+        return None
     if not re.fullmatch(r"[0-9]{0,4}\.?[0-9]{0,8}", text) or text in ("", ".") or not 0 <= float(text) <= 1:
         raise bad_option(f"opacity={shown(text)} is not a number from 0 to 1")
     return float(text)
