@@ -13,7 +13,7 @@ JPEG has no transparency (it is laid over white) and no animation (the first fra
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -62,7 +62,7 @@ _UPRIGHT = (False, False, False)
 class Cut:
     """One window as the content of a file."""
 
-    content: bytes
+    content: bytes = field(repr=False)
     format: str
     """A key of ``FORMATS``."""
     box: Box
