@@ -18,6 +18,7 @@ from fastgaze.data.formats import load
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import TrainingRecord, untrained
+from fastgaze.pruning import History
 from fastgaze.runtime.card import read_card
 from fastgaze.training.config import Config, Mixture, PruneSettings, read_config
 from fastgaze.training.datasets import dataset_center_bias
@@ -366,6 +367,25 @@ def test_pruning_ends_at_a_number_of_maps(tmp_path: Path) -> None:
     assert prune_while_training(tiny_model(), [source()], settings, tmp_path, RECORD) == []
     left, _ = load_checkpoint(tmp_path / "last.safetensors")
     assert prunable_maps(left.spec) == prunable_maps(tiny_model().spec) - 5
+
+
+def test_only_the_last_steps_of_a_round_collect_signals(tmp_path: Path) -> None:
+    settings = PruneSettings(remove=4, steps=3, observed=1, maps=2, batch=2)
+    prune_while_training(tiny_model(), [source()], settings, tmp_path, RECORD)
+    history = History.load(tmp_path / "history.json")
+    assert [(removal.step, removal.images) for removal in history.removals] == [(3, 2), (6, 2)]
+    with pytest.raises(ArgumentError, match="observed = 4 is not between 0 and the 3 steps"):
+        PruneSettings(steps=3, observed=4)
+
+
+def test_pruning_stops_early_on_loss_and_cost_together(tmp_path: Path) -> None:
+    settings = PruneSettings(remove=30, steps=1, patience=1, beta=1e-9)
+    prune_while_training(tiny_model(), [source()], settings, tmp_path, RECORD)
+    losses = [removal.loss for removal in History.load(tmp_path / "history.json").removals]
+    assert losses[:-1] == sorted(losses[:-1], reverse=True)  # falling, until the first that rises
+    assert losses[-1] > losses[-2]
+    with pytest.raises(ArgumentError, match="patience = 1 stops on loss"):
+        PruneSettings(patience=1)
 
 
 def test_a_network_is_narrowed_to_the_widths_of_a_spec(tmp_path: Path) -> None:
