@@ -24,13 +24,13 @@ from fastgaze.app.server.limits import (
 from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
 from fastgaze.core.encoding import encode_png
-from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
+from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, ModelError
 from fastgaze.core.jsonable import Document
 from fastgaze.core.picture_limits import DecodingCost
 from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import colours
-from fastgaze.runtime.cutting import Cutter
+from fastgaze.runtime.cutting import Cutter, is_animated
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 
@@ -154,7 +154,8 @@ def _needs(verb: str, picture: Picture, size: int, options: Options, predictor: 
         fitting = pixels * _MOST_BYTES / (cost.bytes + size) / 1e6
         message = f"a picture of this kind takes {cost.bytes / pixels:.0f} bytes of memory per pixel; "
         raise ApiError(413, "too_many_pixels", message + f"at most {fitting:.0f} megapixels are accepted")
-    return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
+    every_frame = verb == "crop" and bool(kind) and is_animated(picture.stored())
+    return Needs(every_frame or cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
 
 
 def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
@@ -175,7 +176,10 @@ def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limit
     found = predictor.look(picture).at(None, options.center_bias)
     if options.format == "json":
         return found.to_json(options.peaks, options.ratios, options.n)
-    made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+    try:
+        made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+    except ArgumentError as error:  # options were checked, so that only the number of frames can be too large
+        raise ApiError(413, "too_many_pixels", "all frames together have too many pixels; ask for a size") from error
     if len(made.content) > _cut_bytes(picture, options):  # an animation may come to any size
         raise ApiError(413, NO_MEMORY, f"the picture that was cut has more than {amount(limits.bytes)}; ask for a size")
     return JobResult(made.content, f"image/{made.format}")
