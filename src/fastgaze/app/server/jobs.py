@@ -4,6 +4,7 @@ import base64
 import contextlib
 import io
 import json
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -46,6 +47,8 @@ _FORMAT_COSTS = {
     "heat": (1.2e-8, 4, 1.4),
 }
 _FACTS_BYTES = 32 << 10
+_HEADER_SHARE = 0.03
+"""Of the time for a picture, for its header: some formats allow millions of empty parts, each of which is read."""
 NO_MEMORY = "too_much_memory"
 """What a light worker answers so goes to a heavy one."""
 _MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/octet-stream"}
@@ -99,7 +102,8 @@ def work(
     if len(picture) > limits.bytes:
         raise ApiError(413, "too_many_bytes", f"the picture is larger than {amount(limits.bytes)}")
     with _refusing():
-        opened = _open(picture, limits)
+        with _hurried(_HEADER_SHARE * limits.seconds):
+            opened = _open(picture, limits)
         needs = _needs(task.verb, opened, len(picture), options, predictors[model], limits)
         if not task.granted and (needs.size > SMALL_ANSWER or (needs.heavy and not heavy)):
             return needs
@@ -179,7 +183,8 @@ def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limit
     try:
         made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
     except ArgumentError as error:  # options were checked, so that only the number of frames can be too large
-        raise ApiError(413, "too_many_pixels", "all frames together have too many pixels; ask for a size") from error
+        message = "all frames together have too many pixels; ask for a smaller size"
+        raise ApiError(413, "too_many_pixels", message) from error
     if len(made.content) > _cut_bytes(picture, options):  # an animation may come to any size
         raise ApiError(413, NO_MEMORY, f"the picture that was cut has more than {amount(limits.bytes)}; ask for a size")
     return JobResult(made.content, f"image/{made.format}")
@@ -198,6 +203,28 @@ def _answer_size(picture: Picture, options: Options, limits: Limits) -> Size:
     if options.format == "overlay":
         return map_size(shrunk(picture.size, DISPLAY), limits.map_pixels)
     return map_size(picture.size, SUMMARY_PIXELS if options.format == "json" else limits.map_pixels)
+
+
+class _Overdue(BaseException):
+    """Passes through the decoders, which catch every Exception."""
+
+
+@contextlib.contextmanager
+def _hurried(seconds: float) -> Iterator[None]:
+    """413 when what is inside takes more CPU time, as long as that is spent in Python."""
+
+    def end(*_: object) -> None:
+        raise _Overdue
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    except _Overdue:
+        raise ApiError(413, "too_many_parts", "the picture's file has far too many parts; save it again") from None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @contextlib.contextmanager
