@@ -6,16 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from experiments import ship
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import GazeSpec, VGGSpec
-from fastgaze.data.fixations import from_lists, held_out
+from fastgaze.data.fixations import held_out
 from fastgaze.data.formats import load
-from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import TrainingRecord, untrained
 from fastgaze.pruning import History
@@ -35,30 +33,15 @@ from fastgaze.training.soft_targets import (
 from fastgaze.training.student import tune_student
 from fastgaze.training.teacher import fit_folds, is_dead, train_teacher
 from tests.app.test_cli_pictures import run
-from tests.training.helpers import TINY, bright_squares, source, tiny_model
+from tests.training.helpers import SIZE, TINY, bright_squares, source, tiny_model, write_set
 
-SIZE = (64, 96)
 RECORD = untrained(TINY)
-
-
-def _write_set(folder: Path, count: int, seed: int) -> None:
-    """Bright squares as an npz folder."""
-    squares = bright_squares(count, SIZE, seed)
-    (folder / "images").mkdir(parents=True)
-    names = [f"{folder.name}{i:03d}" for i in range(count)]
-    points = []
-    for name, image, counts in zip(names, squares.images, squares.counts, strict=True):
-        Image.fromarray(image).save(folder / "images" / f"{name}.webp", lossless=True)
-        rows, columns = np.nonzero(counts)
-        points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
-    paths = [folder / "images" / f"{name}.webp" for name in names]
-    write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     for seed, (name, count) in enumerate({"large": 24, "validation": 8, "eyes": 20}.items()):
-        _write_set(tmp_path / "data" / name, count, seed)
+        write_set(tmp_path / "data" / name, count, seed)
     text = """
     [workshop]
     data = "data"
@@ -148,7 +131,7 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(tmp_path: Path, monkeypat
 def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) -> None:
     sets = [tmp_path / name for name in ship.TRAINED_ON]
     for seed, folder in enumerate(sets):
-        _write_set(folder, 20, seed)
+        write_set(folder, 20, seed)
     kept = []
     for folder in sets:
         data = load("npz", folder)
