@@ -58,7 +58,7 @@ def build(name: str) -> tuple[Callable[[], Any], Any]:
     library, model = name.split("/")
     make = _timm(model) if library == "timm" else _pytorchcv(model)
     net = make().eval()
-    for side in (64, 96, 128, 224, 299):
+    for side in (32, 64, 96, 128, 224, 299):
         torch.manual_seed(0)
         x = torch.randn(2, 3, side, side)
         try:
@@ -193,8 +193,8 @@ def _export(make: Any, net: Any, x: Any) -> str:
 
     def works(model: Any) -> bool:
         try:
-            with torch.no_grad():
-                torch.jit.trace(model.eval(), x, check_trace=False)  # type: ignore[no-untyped-call]
+            model.eval().requires_grad_(False)
+            torch.jit.trace(lambda images: first(model(images)), x, check_trace=False)  # type: ignore[no-untyped-call]
         except Exception:
             return False
         return True

@@ -369,6 +369,14 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     ),
     "unpacked tensor": (between(lambda s, x: sum(y for y in torch.stack((x, x * 2)))), [IMAGE], 12),
     "new zeros": (between(lambda s, x: torch.maximum(x, x.new_zeros(x.shape))), [IMAGE], 12),
+    "blurred": (
+        between(lambda s, x: F.conv2d(x, s.buffer_k, padding=1, groups=s.channels),
+                buffer_k=lambda: torch.rand(12, 1, 3, 3), channels=12), [IMAGE], 12,
+    ),
+    "blurred by one kernel": (
+        between(lambda s, x: F.conv2d(x, s.buffer_k.expand(x.shape[1], 1, 3, 3), groups=x.shape[1]),
+                buffer_k=lambda: torch.rand(1, 1, 3, 3)), [IMAGE], 12,
+    ),
     "zero padding of space": (between(lambda s, x: F.pad(x, (1, 1, 0, 2))), [IMAGE], 12),
 }  # fmt: skip
 

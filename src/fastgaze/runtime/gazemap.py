@@ -26,7 +26,7 @@ from fastgaze.core.operators import sharing_matrix
 from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
-from fastgaze.runtime import render
+from fastgaze.runtime import notebook, render
 from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
 from fastgaze.runtime.cutting import Cut, Cutter
 from fastgaze.runtime.headroom import head_map
@@ -86,6 +86,14 @@ class GazeMap:
 
     def __repr__(self) -> str:
         return f"<GazeMap of {format_size(self.picture_size)} pixels, model {self.model or 'unknown'}>"
+
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows where it cannot show HTML."""
+        return encode(notebook.picture(self), ".png")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the overlay, and where people look."""
+        return notebook.html(self)
 
     @property
     def size(self) -> Size:

@@ -108,7 +108,7 @@ class Server:
 
     def app(self) -> Starlette:
         """The routes as an application."""
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/", self.index, methods=["GET"]),
                 Route("/docs", self.docs, methods=["GET"]),
@@ -127,6 +127,8 @@ class Server:
             exception_handlers={ApiError: _on_api_error, HTTPException: _on_http_error, Exception: _on_bug},
             lifespan=self._lifespan,
         )
+        app.router.redirect_slashes = False  # a redirect would repeat the client's own Host
+        return app
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -280,8 +282,8 @@ class Outermost:
             status = 499
         path = scope["path"] if scope["path"] in _PATHS else "(other)"
         method = scope["method"] if scope["method"] in _METHODS else "(other)"
-        if method == "POST" and status != 503 and "state" in scope:
-            scope["state"]["connection"].known = status == 200
+        if method == "POST":
+            scope["state"]["connection"].note(status)
         seconds = perf_counter() - start
         self._metrics.count(method, path, status, seconds)
         if path != "/livez" or status != 200:

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import io
 import json
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -31,7 +32,7 @@ from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import render
 from fastgaze.runtime.compare import COLUMN, MOST_PICTURES, Comparison, names_of
-from fastgaze.runtime.cutting import Cutter
+from fastgaze.runtime.cutting import Cutter, is_animated
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.regions import boxes_in, parse_region
@@ -48,6 +49,8 @@ _FORMAT_COSTS = {
     "heat": (1.2e-8, 4, 1.4),
 }
 _FACTS_BYTES = 32 << 10
+_HEADER_SHARE = 0.03
+"""Of the time for a picture, for its header: some formats allow millions of empty parts, each of which is read."""
 NO_MEMORY = "too_much_memory"
 """What a light worker answers so goes to a heavy one."""
 _MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/octet-stream"}
@@ -103,7 +106,8 @@ def work(
         raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
     predictor = predictors[options.model or next(iter(predictors))]
     with _refusing():
-        opened = _open(picture, limits)
+        with _hurried(_HEADER_SHARE * limits.seconds):
+            opened = _open(picture, limits)
         needs = _needs(task.verb, [opened], len(picture), options, predictor, limits)
         if not _may_start(needs, task, heavy):
             return needs
@@ -131,7 +135,8 @@ def _compared(
         raise _not_enough(len(spans), most)
     predictor = predictors[options.model or next(iter(predictors))]
     with _refusing():
-        opened = [_open(content[slice(*span)], limits) for span in spans]
+        with _hurried(_HEADER_SHARE * limits.seconds * len(spans)):
+            opened = [_open(content[slice(*span)], limits) for span in spans]
         needs = _needs("compare", opened, len(content), options, predictor, limits)
         if not _may_start(needs, task, heavy):
             return needs
@@ -186,7 +191,9 @@ def _needs(
         message = f"a picture of this kind takes {(memory - size) / pixels:.0f} bytes of memory per pixel; "
         fitting = f"at most {pixels * _MOST_BYTES / memory / 1e6:.0f} megapixels are accepted"
         raise ApiError(413, "too_many_pixels", message + fitting)
-    return Needs(seconds > _LIGHT_SECONDS or memory > _LIGHT_BYTES, sum(answer for _, answer in costs))
+    every_frame = verb == "crop" and options.format != "json" and any(is_animated(p.stored()) for p in pictures)
+    heavy = every_frame or seconds > _LIGHT_SECONDS or memory > _LIGHT_BYTES
+    return Needs(heavy, sum(answer for _, answer in costs))
 
 
 def _cost(
@@ -230,7 +237,11 @@ def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limit
     found = predictor.look(picture).at(None, options.center_bias)
     if options.format == "json":
         return _facts(found, options)
-    made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+    try:
+        made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+    except ArgumentError as error:  # options were checked, so that only the number of frames can be too large
+        message = "all frames together have too many pixels; ask for a smaller size"
+        raise ApiError(413, "too_many_pixels", message) from error
     if len(made.content) > _cut_bytes(picture, options):  # an animation may come to any size
         raise ApiError(413, NO_MEMORY, f"the picture that was cut has more than {amount(limits.bytes)}; ask for a size")
     return JobResult(made.content, f"image/{made.format}")
@@ -278,6 +289,28 @@ def _answer_size(picture: Picture, options: Options, limits: Limits) -> Size:
     if options.format == "overlay":
         return map_size(shrunk(picture.size, DISPLAY), limits.map_pixels)
     return map_size(picture.size, SUMMARY_PIXELS if options.format == "json" else limits.map_pixels)
+
+
+class _Overdue(BaseException):
+    """Passes through the decoders, which catch every Exception."""
+
+
+@contextlib.contextmanager
+def _hurried(seconds: float) -> Iterator[None]:
+    """413 when what is inside takes more CPU time, as long as that is spent in Python."""
+
+    def end(*_: object) -> None:
+        raise _Overdue
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    except _Overdue:
+        raise ApiError(413, "too_many_parts", "the picture's file has far too many parts; save it again") from None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @contextlib.contextmanager

@@ -233,7 +233,7 @@ def _errors(limits: Limits) -> Document:
             f"upload_too_slow: nothing of the body came for {limits.upload_seconds:g} s, "
             f"or less than {amount(limits.rate)} per second."
         ),
-        "413": _error("too_many_bytes, too_many_pixels, too_many_pictures or too_much_memory."),
+        "413": _error("too_many_bytes, too_many_pixels, too_many_parts, too_many_pictures or too_much_memory."),
         "415": _error("not_a_picture: nothing that can be decoded."),
         "401": _error("no_token: this server needs a token or a signed address."),
         "403": _error("cross_origin, wrong_signature or signature_over."),
