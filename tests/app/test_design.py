@@ -203,7 +203,7 @@ def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: "playwrig
     pictures = page.evaluate("[...document.images].map((i) => [i.complete && i.naturalWidth > 0, !!i.alt])")
     assert len(pictures) == 2 * (4 + 4)
     assert all(loaded and described for loaded, described in pictures)
-    cells = [row.inner_text().split("\t") for row in page.query_selector_all("#p1 table:nth-of-type(2) tbody tr")]
+    cells = [row.inner_text().split("\t") for row in page.query_selector_all("#p1 .tables > div:nth-child(2) tbody tr")]
     assert [(row[0], row[3]) for row in cells] == [("right", "1"), ("left", "2")]
     assert "fastgaze 0." in page.inner_text("header")
     assert "bright" in page.inner_text("header")
