@@ -11,7 +11,6 @@ not passed. What is in the file already is not run again. On a shared machine, `
 """
 
 import argparse
-import fcntl
 import importlib
 import json
 import multiprocessing
@@ -23,6 +22,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from experiments import common
 
 PYTORCHCV = """
     alexnet zfnet vgg11 bn_vgg11 bninception resnet10 resnet18_wd4 resnetbc14b preresnet10 preresnetbc14b
@@ -48,7 +49,6 @@ TIMM = """
 GOAL = 0.7
 SECONDS = 120  # of CPU time for one network
 STEPS = 15  # in which torch-pruning approaches its largest ratio
-TURN = 240  # seconds after which others get the lock, if they wait for it
 
 
 def build(name: str) -> tuple[Callable[[], Any], Any]:
@@ -258,7 +258,7 @@ def attempt(name: str, side: str) -> dict[str, Any]:
 def collect(names: list[str], out: Path, sides: list[str], lock: Path | None = None) -> dict[str, Any]:
     """All results, each from a process of its own; those in ``out`` already are kept."""
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
-    turns = Turns(lock)
+    turns = common.Turns(lock)
     for side in sides:
         for name in names:
             if side not in found.get(name, {}):
@@ -269,21 +269,6 @@ def collect(names: list[str], out: Path, sides: list[str], lock: Path | None = N
                 out.write_text(json.dumps(found, indent=1))
                 print(name, side, "ok" if result["ok"] else result["reason"], result.get("seconds", ""), flush=True)
     return found
-
-
-class Turns:
-    """The lock that heavy jobs of a shared machine take, held for about TURN seconds at a time."""
-
-    def __init__(self, lock: Path | None) -> None:
-        self._file = None if lock is None else lock.open("a")
-        self._since = float("-inf")
-
-    def take(self) -> None:
-        """Wait for a turn, unless the present one still lasts."""
-        if self._file is not None and time.monotonic() - self._since > TURN:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._since = time.monotonic()
 
 
 def _apart(name: str, side: str) -> dict[str, Any]:
@@ -354,7 +339,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--table", type=Path, help="write the Markdown table here")
     parser.add_argument("--only", nargs="*", help="library/network; all unless told")
     parser.add_argument("--sides", nargs="*", default=["ours", "theirs"], choices=["ours", "theirs"])
-    parser.add_argument("--lock", type=Path, help="a file whose lock is taken for each network")
+    parser.add_argument("--lock", type=Path, help="a file whose lock is taken for a few minutes at a time")
     options = parser.parse_args(arguments)
     import torch
 
