@@ -18,7 +18,7 @@ from experiments.common import DOCS, EXAMPLES
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 SWITCHES += ["--disable-component-update", "--disable-sync"]
 DEVICES: dict[str, dict[str, Any]] = {
-    "desk": {"viewport": {"width": 1280, "height": 860}},
+    "desk": {"viewport": {"width": 1280, "height": 800}},
     "phone": {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True},
 }
 
@@ -27,6 +27,8 @@ def main() -> None:
     parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--photo", type=Path, default=EXAMPLES / "astronaut.jpg")
+    pair = [EXAMPLES / "astronaut.jpg", EXAMPLES / "chelsea.jpg"]
+    parser.add_argument("--designs", type=Path, nargs=2, default=pair, help="two pictures to compare")
     parser.add_argument("--browser", default="/usr/bin/chromium")
     parser.add_argument("--out", type=Path, default=DOCS / "images")
     arguments = parser.parse_args()
@@ -63,7 +65,29 @@ def shoot(browser: Browser, device: str, scheme: Any, arguments: argparse.Namesp
     page.locator("label.chip", has_text="4:5").click()
     page.wait_for_selector(".candidate canvas")
     save("crop")
+    if device == "desk":
+        compare(page, arguments.designs)
+        save("compare")
     context.close()
+
+
+def compare(page: Page, designs: list[Path]) -> None:
+    """Two pictures beside each other, with a region that was drawn in the first."""
+    page.set_input_files("#file", designs)
+    page.get_by_text(f"{designs[0].name} ·").wait_for()
+    page.wait_for_selector("body[data-state=result]")
+    page.locator("label.chip", has_text="None").click()
+    frame = page.locator("#frame").bounding_box()
+    assert frame is not None
+    page.mouse.move(frame["x"] + 0.38 * frame["width"], frame["y"] + 0.16 * frame["height"])
+    page.mouse.down()
+    page.mouse.move(frame["x"] + 0.62 * frame["width"], frame["y"] + 0.5 * frame["height"], steps=5)
+    page.mouse.up()
+    page.keyboard.type("face")
+    page.keyboard.press("Enter")
+    page.select_option("#compare", label=designs[1].name)
+    page.wait_for_selector("#comparison:not([hidden])")
+    page.evaluate("scrollTo(0, 0)")
 
 
 class Slowed:
