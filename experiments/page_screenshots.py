@@ -6,10 +6,12 @@ Needs a running `fastgaze serve`, Playwright's Python and a Chromium.
 """
 
 import argparse
+import io
 import time
 from pathlib import Path
 from typing import Any
 
+from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from experiments import common
@@ -27,8 +29,6 @@ def main() -> None:
     parser = common.make_parser(__doc__, __file__, data=False)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--photo", type=Path, default=EXAMPLES / "astronaut.jpg")
-    pair = [EXAMPLES / "astronaut.jpg", EXAMPLES / "chelsea.jpg"]
-    parser.add_argument("--designs", type=Path, nargs=2, default=pair, help="two pictures to compare")
     parser.add_argument("--browser", default="/usr/bin/chromium")
     parser.add_argument("--out", type=Path, default=DOCS / "images")
     arguments = parser.parse_args()
@@ -66,28 +66,46 @@ def shoot(browser: Browser, device: str, scheme: Any, arguments: argparse.Namesp
     page.wait_for_selector(".candidate canvas")
     save("crop")
     if device == "desk":
-        compare(page, arguments.designs)
+        compare(page)
         save("compare")
     context.close()
 
 
-def compare(page: Page, designs: list[Path]) -> None:
-    """Two pictures beside each other, with a region that was drawn in the first."""
-    page.set_input_files("#file", designs)
-    page.get_by_text(f"{designs[0].name} ·").wait_for()
-    page.wait_for_selector("body[data-state=result]")
+def compare(page: Page) -> None:
+    """Two designs beside each other, with a region that was drawn in the first."""
+    first, second = ({"name": name, "mimeType": "image/png", "buffer": design(name)} for name in ("A.png", "B.png"))
+    page.reload()
+    page.set_input_files("#file", [first, second])
+    page.wait_for_selector("body[data-state=result]", timeout=60_000)
     page.locator("label.chip", has_text="None").click()
     frame = page.locator("#frame").bounding_box()
     assert frame is not None
-    page.mouse.move(frame["x"] + 0.38 * frame["width"], frame["y"] + 0.16 * frame["height"])
+    page.mouse.move(frame["x"] + 0.55 * frame["width"], frame["y"] + 0.58 * frame["height"])
     page.mouse.down()
-    page.mouse.move(frame["x"] + 0.62 * frame["width"], frame["y"] + 0.5 * frame["height"], steps=5)
+    page.mouse.move(frame["x"] + 0.85 * frame["width"], frame["y"] + 0.74 * frame["height"], steps=5)
     page.mouse.up()
-    page.keyboard.type("face")
+    page.keyboard.type("order button")
     page.keyboard.press("Enter")
-    page.select_option("#compare", label=designs[1].name)
+    page.select_option("#compare", label="B.png")
     page.wait_for_selector("#comparison:not([hidden])")
     page.evaluate("scrollTo(0, 0)")
+
+
+def design(name: str) -> bytes:
+    """A simple advertisement; in A its button is large and orange, in B small and grey."""
+    sheet = Image.new("RGB", (1200, 750), (250, 247, 242))
+    sheet.paste(Image.open(EXAMPLES / "coffee.jpg").resize((600, 750), box=(60, 0, 380, 400)), (0, 0))
+    pen = ImageDraw.Draw(sheet)
+    pen.text((660, 190), "Fresh every day", (40, 30, 25), ImageFont.load_default(64))
+    pen.text((660, 290), "Roasted in the morning, in your cup at noon.", (90, 80, 75), ImageFont.load_default(24))
+    large = (680, 450, 1000, 540), (232, 98, 20), 44
+    box, color, size = large if name == "A.png" else ((680, 470, 830, 515), (188, 184, 180), 20)
+    pen.rounded_rectangle(box, 16, color)
+    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    pen.text(middle, "Order now", (255, 255, 255), ImageFont.load_default(size), anchor="mm")
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 class Slowed:

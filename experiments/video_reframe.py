@@ -98,7 +98,7 @@ def ours(gaze: Gaze, ratio: str, predictor: Predictor) -> tuple[Windows, list[in
     milliseconds = 1e3 * (process_time() - start) / found.frames
     corners = np.array(list(found.corners()), np.float64)
     height, width = found.window
-    windows = np.column_stack([corners, corners + [width, height]])
+    windows = np.column_stack([corners, corners + np.array([width, height])])
     return windows, np.cumsum([0, *(len(shot.times) for shot in found.shots)])[:-1].tolist(), milliseconds
 
 

@@ -89,7 +89,10 @@ def convolution(call: Call) -> None:
         keep_computed(call, ids)
         return
     tie_groups(call, ids, groups)
-    makes(call, kinds.Transposed if transposed else kinds.Convolution, ids, module.out_channels)
+    kind: type[Layer] = kinds.Transposed if transposed else kinds.Convolution
+    if not transposed and kinds.Standardised(call.path, module, ids, _NOTHING).needed(x, call.result):
+        kind = kinds.Standardised
+    makes(call, kind, ids, module.out_channels)
     tie_groups(call, call.channels(call.result), groups)
     keep_computed(call, ids, call.channels(call.result))
 
