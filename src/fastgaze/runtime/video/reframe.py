@@ -25,7 +25,7 @@ from fastgaze.runtime.video.camera import DEFAULT, Steadiness, find_path, keyfra
 from fastgaze.runtime.video.overlay import LIMITED, plane, to_420
 from fastgaze.runtime.video.reader import Reader, frame_size
 from fastgaze.runtime.video.run import PathLike, as_predictor, frames_with_sound
-from fastgaze.runtime.video.watch import Seen, Watch, color_space, watch
+from fastgaze.runtime.video.watch import MOTION, Seen, Watch, color_space, watch
 from fastgaze.runtime.video.writer import Writer, check_target
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def plan(
         shape = parse_ratio(ratio) / float(reader.stream.sample_aspect_ratio or 1)
         every = max(round(reader.rate / PER_SECOND), 1)
         shots: list[_Shot] = []
-        frames = watch(reader.frames(), predictor, Watch(every=every), Clock())
+        frames = watch(reader.frames(), predictor, Watch(every=every, motion=MOTION), Clock())
         for index, seen in enumerate(frames, 1):
             if seen.cut:
                 shots.append(_Shot(shape, every))
