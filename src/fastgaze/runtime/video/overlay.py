@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.core.errors import ArgumentError
 from fastgaze.core.sizes import Size
-from fastgaze.runtime import colours
+from fastgaze.runtime import render
 from fastgaze.runtime.video.watch import color_space
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ class Painter:
 
     def __init__(self, opacity: float = 0.7, alone: bool = False) -> None:
         """opacity: at the hottest point, 0..1. alone: the map without the picture."""
-        if not 0 <= opacity <= 1:
-            raise ArgumentError(f"opacity {opacity} is not between 0 and 1")
-        self._opacity, self._alone = opacity, alone
+        self._opacity, self._alone = render.checked_opacity(opacity), alone
         self._size: Size | None = None
         self._space: int | None = None
         self._graph: _Graph | None = None
@@ -151,9 +148,9 @@ def plane(frame: "VideoFrame", index: int) -> Plane:
 @lru_cache(maxsize=8)
 def _table(opacity: float, alone: bool, space: int) -> Plane:
     """Y, U, V and opacity (0..255) of 256 levels of heat, (4, 256)."""
-    levels = np.full(256, 255.0) if alone else opacity * np.arange(256)
-    yuv = _to_yuv(colours.table(), *_LUMA.get(space, _BT601))
-    return np.round(np.vstack([yuv, levels])).astype(np.uint8)
+    rgba = np.insert(render.on_black(), 3, 255, axis=1) if alone else render.palette(opacity)
+    yuv = _to_yuv(rgba[:, :3], *_LUMA.get(space, _BT601))
+    return np.round(np.vstack([yuv, rgba[:, 3]])).astype(np.uint8)
 
 
 def _to_yuv(rgb: npt.NDArray[np.uint8], red: float, blue: float) -> npt.NDArray[np.float64]:
