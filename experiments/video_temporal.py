@@ -5,9 +5,9 @@
 Six moments per second of the sequences with recorded gaze of 32 viewers. At each, the fixations of that moment score
 the map of that frame: AUC, NSS, CC (with the fixations blurred by a degree, about a thirtieth of the width) and
 information gain over the centre bias of the other sequences, in bits per fixation; all on a grid 84 cells wide,
-protocol `tuebingen`; means over sequences. Settings are chosen on every other sequence by information gain and reported
-on the rest. Variants: the still model (every frame by itself), an exponential mean of log densities over time, and
-motion (`fastgaze.runtime.video.motion`) at several strengths.
+protocol `tuebingen`; means over sequences. Settings are chosen on every other sequence by information gain (NSS where
+that is the same to a hundredth) and reported on the rest. Variants: the still model (every frame by itself), an
+exponential mean of log densities over time, and motion (`fastgaze.runtime.video.motion`) at several strengths.
 
 UNISAL's still and recurrent video modes are compared if FOLDER holds the unpacked registry packages
 mediaattention==0.2.1 (its network) and pyautoflip==0.2.1 (its weights). For every method a power of the density and a
@@ -276,13 +276,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return {watched.gaze.name: ours(watched, predictor, seconds, strength) for watched in everything}
 
     rows, best = [], (0.0, 0.0)
-    tried: dict[tuple[float, float], float] = {}
+    tried: dict[tuple[float, float], tuple[float, float]] = {}
 
     def attempt(seconds: float, strength: float) -> None:
         maps = variant(seconds, strength)
         found = [mean_score(group, maps, biases) for group in (choosing, reporting)]
         rows.append({"smooth": seconds, "motion": strength, "choosing": found[0], "reporting": found[1]})
-        tried[seconds, strength] = found[0]["information_gain"]
+        tried[seconds, strength] = (round(found[0]["information_gain"], 2), found[0]["nss"])
         print(json.dumps(rows[-1]), flush=True)
 
     for seconds in options.smooth:
