@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 
 from PIL import Image
 
-from experiments.load_test import hostile_uploads, photograph
+from experiments.load_test import hostile_uploads, photograph, post
 
 HOST = "127.0.0.1"
 MOST_SECONDS = 600.0
@@ -89,6 +89,31 @@ async def silent(address: Address, rng: random.Random, _: "Kit") -> None:
         writer.transport.abort()
 
 
+async def pretender(address: Address, rng: random.Random, kit: "Kit") -> None:
+    """Be a good client first, then send what costs most, over the same connection."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        async with asyncio.timeout(10):
+            for content in (kit.small, kit.small, kit.large_jpeg, rng.choice((kit.scans, kit.small))):
+                await post(reader, writer, "/v1/gaze", content, "image/jpeg")
+    finally:
+        writer.transport.abort()
+
+
+async def crowd(address: Address, rng: random.Random, kit: "Kit") -> None:
+    """Many pictures in one request, or many parts that are none."""
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n%s\r\n'
+    parts = rng.choice(([kit.small] * 16, [b""] * 5000, [kit.small + b"\r\n--bx" * 20_000] * 2))
+    form = b"".join(part % content for content in parts) + b"--b--\r\n"
+    request = head(len(form)).replace(b"\r\n\r\n", b"\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n")
+    await send(address, request + form)
+
+
+async def animation(address: Address, _: random.Random, kit: "Kit") -> None:
+    """Ask for every one of thousands of frames, cut."""
+    await send(address, head(len(kit.frames), "/v1/crop?ratio=1:1&format=keep") + kit.frames)
+
+
 async def leaver(address: Address, rng: random.Random, kit: "Kit") -> None:
     """Ask and leave at once."""
     for _ in range(10):
@@ -101,7 +126,7 @@ async def leaver(address: Address, rng: random.Random, kit: "Kit") -> None:
 
 ATTACKS: tuple[Callable[[Address, random.Random, "Kit"], Awaitable[None]], ...] = (
     slow_reader, slow_writer, chunk_storm, scan_bomb, memory_bomb, largest, damaged, huge_head, pipeline, silent,
-    leaver,
+    pretender, crowd, animation, leaver,
 )  # fmt: skip
 
 
@@ -126,6 +151,7 @@ class Kit:
     scans: bytes
     large_png: bytes
     large_jpeg: bytes
+    frames: bytes
     damaged: list[tuple[str, bytes, str]]
 
 
@@ -139,8 +165,11 @@ def make_kit(side: int) -> Kit:
     last = content.rindex(b"\xff\xda")
     scans = content[:last] + content[last:-2] * 50 + content[last : last + 14] * 3000 + content[-2:]
     chunks = b"1\r\nx\r\n" * 100_000
-    uploads = list(hostile_uploads(200))
-    return Kit(photograph(48, 48, 1, "PNG"), chunks, scans, png.getvalue(), jpeg.getvalue(), uploads)
+    frames = io.BytesIO()
+    shades = [Image.new("L", (200, 200), n % 251) for n in range(3000)]
+    shades[0].save(frames, "GIF", save_all=True, append_images=shades[1:])
+    made = (photograph(48, 48, 1, "PNG"), chunks, scans, png.getvalue(), jpeg.getvalue(), frames.getvalue())
+    return Kit(*made, list(hostile_uploads(200)))
 
 
 def webp(width: int, height: int) -> bytes:
@@ -149,9 +178,9 @@ def webp(width: int, height: int) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(frame)) + b"WEBP" + frame
 
 
-def attack(port: int, clients: int, seconds: float, side: int, niceness: int, results: Connection) -> None:
+def attack(port: int, kit: Kit, clients: int, seconds: float, niceness: int, results: Connection) -> None:
     """In a process of its own."""
-    kit, counts = make_kit(side), Counter[str]()
+    counts = Counter[str]()
     until = time.monotonic() + min(seconds, MOST_SECONDS)
     os.nice(niceness)
     results.send("ready")

@@ -1,12 +1,14 @@
 """Does the server keep its promises while 64 hostile clients do their worst? Loopback only, at most ten minutes.
 
-    python -m experiments.soak --out results/soak.json            # about three minutes
-    python -m experiments.soak --seconds 5 --hostile 16           # a short form
+    python -m experiments.soak --out results/soak.json                      # two and a half minutes
+    python -m experiments.soak --seconds 5 --rounds 1 --hostile 16          # a short form
 
-Starts `fastgaze serve` with its default settings and measures good clients three times: alone, beside the hostile ones,
-and alone again. Hostile clients read slowly, write slowly, send one-byte chunks, JPEGs of thousands of scans, pictures
-larger than memory, damaged files, huge heads, silent connections and the largest pictures that are allowed; meanwhile
-workers are killed with SIGKILL. /livez and the memory of all of the server's processes are watched from outside.
+Starts `fastgaze serve` with its default settings and measures good clients in turns: alone, beside the hostile ones,
+alone, beside them, alone. So what else the machine does falls on both alike. Hostile clients read slowly, write slowly,
+send one-byte chunks, JPEGs of thousands of scans, pictures larger than memory, animations of thousands of frames,
+damaged files, forms of many parts, huge heads, silent connections and the largest pictures that are allowed, some of
+them after a good picture over the same connection; meanwhile workers are killed with SIGKILL. /livez and the memory of
+all of the server's processes are watched from outside.
 
 Hostile clients run at a lower priority than the server, good ones and the watch at the same: they share its cores here,
 as they would not on a network. Exit code 1 when a promise is broken.
@@ -32,7 +34,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from experiments.hostile_clients import HOST, MOST_SECONDS, attack
+from experiments.hostile_clients import HOST, MOST_SECONDS, Kit, attack, make_kit
 from experiments.load_test import memory_mb, percentiles, photograph, post, tree
 
 GOOD_CLIENTS = 4
@@ -118,8 +120,13 @@ def watch(port: int, pid: int, results: Connection) -> None:
 
 
 def kill_workers(port: int, pid: int, seconds: float, kills: int) -> list[float]:
-    """Kill a worker now and then; seconds until the server answered a picture again, for each."""
+    """Kill a worker now and then; seconds until the server answered a picture again, for each.
+
+    Asked by a good client, over a connection that it keeps as the others do.
+    """
     body, recoveries = photograph(320, 240, 7), []
+    connection = HTTPConnection(HOST, port, timeout=10)
+    answer(connection, body)
     for turn in range(kills):
         time.sleep(seconds / (kills + 1))
         workers = [worker for nursery in tree(pid)[1:2] for worker in tree(nursery)[1:]]
@@ -128,21 +135,21 @@ def kill_workers(port: int, pid: int, seconds: float, kills: int) -> list[float]
         with contextlib.suppress(ProcessLookupError):
             os.kill(workers[turn % len(workers)], signal.SIGKILL)
         start = time.perf_counter()
-        while answer(port, body) != 200 and time.perf_counter() - start < 20:
+        while answer(connection, body) != 200 and time.perf_counter() - start < 20:
             time.sleep(0.02)
         recoveries.append(round(time.perf_counter() - start, 3))
     return recoveries
 
 
-def answer(port: int, body: bytes) -> int:
-    connection = HTTPConnection(HOST, port, timeout=10)
+def answer(connection: HTTPConnection, body: bytes) -> int:
     try:
         connection.request("POST", "/v1/gaze", body)
-        return connection.getresponse().status
+        found = connection.getresponse()
+        found.read()
+        return found.status
     except (OSError, HTTPException):
-        return 0
-    finally:
         connection.close()
+        return 0
 
 
 # -- the run ----------------------------------------------------------------------------------------------------------
@@ -166,40 +173,60 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             server.kill()
 
 
+@dataclass(frozen=True)
+class Attacked:
+    """What good clients saw beside hostile ones, and what those did."""
+
+    good: Good
+    attacks: dict[str, int]
+    recoveries: list[float]
+
+
 def measure(port: int, pid: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    seconds = min(arguments.seconds, MOST_SECONDS / 4)
+    seconds = min(arguments.seconds, MOST_SECONDS / (2 * arguments.rounds + 2))
+    kit, load = make_kit(arguments.side), os.getloadavg()[0]
     good_phase(port, 2.0)
     ours, theirs = multiprocessing.Pipe()
     watcher = multiprocessing.Process(target=watch, args=(port, pid, theirs), daemon=True)
     watcher.start()
-    hostile, at_their_end = multiprocessing.Pipe()
-    before = good_phase(port, seconds)
-    job = (port, arguments.hostile, seconds + 2, arguments.side, arguments.hostile_niceness, at_their_end)
-    attacker = multiprocessing.Process(target=attack, args=job, daemon=True)
-    attacker.start()
-    hostile.recv()
-    killer = multiprocessing.pool.ThreadPool(1)
-    recoveries = killer.apply_async(kill_workers, (port, pid, seconds, arguments.kills))
-    during = good_phase(port, seconds)
-    attacks = hostile.recv() if hostile.poll(60) else {}
-    after = good_phase(port, seconds)
+    alone, attacked = [good_phase(port, seconds)], []
+    for _ in range(arguments.rounds):
+        attacked.append(attacked_phase(port, pid, seconds, kit, arguments))
+        alone.append(good_phase(port, seconds))
     ours.send("stop")
     times, memory, failures = ours.recv()
-    phases = {"before": before, "during": during, "after": after}
+    recoveries = [recovery for phase in attacked for recovery in phase.recoveries]
     return {
         "hostile": arguments.hostile,
         "seconds": seconds,
-        "load_average": os.getloadavg()[0],
-        "phases": {name: good.__dict__ for name, good in phases.items()},
-        "throughput": round(during.per_second / ((before.per_second + after.per_second) / 2), 3),
-        "longest_wait": during.longest_wait,
+        "load_average": {"before": load, "after": os.getloadavg()[0]},
+        "alone": [good.__dict__ for good in alone],
+        "attacked": [phase.good.__dict__ for phase in attacked],
+        "throughput": round(mean_rate([phase.good for phase in attacked]) / mean_rate(alone), 3),
+        "longest_wait": max(phase.good.longest_wait for phase in attacked),
         "livez_ms": percentiles(times) | {"probes": len(times), "failures": failures},
         "livez_p99_ms": percentiles(times)["p99"],
         "memory_mb": round(max(memory), 1),
-        "attacks": attacks,
-        "kills": len(recoveries.get(60)),
-        "recovery_seconds": max(recoveries.get(60), default=0.0),
+        "attacks": dict(sum((Counter(phase.attacks) for phase in attacked), Counter[str]())),
+        "kills": len(recoveries),
+        "recovery_seconds": max(recoveries, default=0.0),
     }
+
+
+def attacked_phase(port: int, pid: int, seconds: float, kit: Kit, arguments: argparse.Namespace) -> Attacked:
+    hostile, at_their_end = multiprocessing.Pipe()
+    job = (port, kit, arguments.hostile, seconds + 2, arguments.hostile_niceness, at_their_end)
+    multiprocessing.Process(target=attack, args=job, daemon=True).start()
+    hostile.recv()
+    with multiprocessing.pool.ThreadPool(1) as killer:
+        recoveries = killer.apply_async(kill_workers, (port, pid, seconds, arguments.kills))
+        good = good_phase(port, seconds)
+        attacks = hostile.recv() if hostile.poll(60) else {}
+        return Attacked(good, attacks, recoveries.get(60))
+
+
+def mean_rate(phases: list[Good]) -> float:
+    return sum(good.per_second for good in phases) / len(phases)
 
 
 def broken(facts: dict[str, Any]) -> list[str]:
@@ -212,8 +239,9 @@ def broken(facts: dict[str, Any]) -> list[str]:
 def table(facts: dict[str, Any]) -> str:
     """For the documents."""
     rows = [
-        ("good clients, answers per second: alone, attacked, alone",
-         ", ".join(f"{phase['per_second']:g}" for phase in facts["phases"].values())),
+        ("good clients, answers per second: alone and attacked in turns",
+         ", ".join(f"{facts[kind][n]['per_second']:g}" for n in range(len(facts["alone"]))
+                   for kind in ("alone", "attacked") if n < len(facts[kind]))),
         ("share of their throughput that they keep", f"{facts['throughput']:.2f}"),
         ("longest wait of a good client", f"{facts['longest_wait']:.1f} s"),
         ("/livez, median, 99%, longest",
@@ -227,11 +255,12 @@ def table(facts: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=45.0, help="of each of the three phases")
+    parser.add_argument("--seconds", type=float, default=25.0, help="of each phase")
+    parser.add_argument("--rounds", type=int, default=2, help="phases with hostile clients, each between two without")
     parser.add_argument("--hostile", type=int, default=64, help="hostile clients")
     parser.add_argument("--hostile-niceness", type=int, default=10, help="0: as much of the cores as the rest")
     parser.add_argument("--side", type=int, default=7000, help="of their largest pictures, in pixels")
-    parser.add_argument("--kills", type=int, default=10, help="workers to kill in the middle phase")
+    parser.add_argument("--kills", type=int, default=6, help="workers to kill in each phase with hostile clients")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     parser.add_argument("serve", nargs="*", help="more arguments for fastgaze serve, after --")
     facts = run(arguments := parser.parse_args())

@@ -17,6 +17,8 @@ def test_good_clients_are_served_while_hostile_ones_do_their_worst(tmp_path: Pat
     options = [
         "--seconds",
         "2",
+        "--rounds",
+        "1",
         "--hostile",
         "12",
         "--kills",
@@ -35,7 +37,7 @@ def test_good_clients_are_served_while_hostile_ones_do_their_worst(tmp_path: Pat
     assert out.is_file(), ended.stderr
     facts = json.loads(out.read_text())
     # Times depend on what else the machine does, so that only what no load excuses is required here.
-    assert facts["phases"]["during"]["statuses"]["200"] > 0
+    assert facts["attacked"][0]["statuses"]["200"] > 0
     assert facts["livez_ms"]["failures"] == 0
     assert facts["longest_wait"] < 10
     assert facts["memory_mb"] < 1024

@@ -9,14 +9,21 @@ import pytest
 import torch
 from PIL import Image
 
+from fastgaze.core.errors import ArgumentError
 from fastgaze.data.fixations import from_lists, held_out
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import load_checkpoint, save_checkpoint
+from fastgaze.networks.checkpoint import untrained
 from fastgaze.training.config import Config, Mixture
 from fastgaze.training.datasets import dataset_center_bias
 from fastgaze.training.fit import per_image_loss, validate, working_size
 from fastgaze.training.prune import narrow_student
-from fastgaze.training.soft_targets import distillation_sources
+from fastgaze.training.soft_targets import (
+    distillation_sources,
+    eye_tracking_sets,
+    student_densities,
+    write_soft_targets,
+)
 from fastgaze.training.stream import Stream, in_order
 from fastgaze.training.student import tune_student, watched_sources
 from tests.small_models import LITE, random_model
@@ -70,6 +77,39 @@ def test_the_mixture_gives_every_kind_of_image_its_share(mixed: Config) -> None:
     batches = [Stream(sources, 4, seed=0, flips=True).batch(step) for step in range(200)]
     flat = np.mean([batch.inputs.shape[-2:] != (64, 96) for batch in batches])
     assert flat == pytest.approx(0.3, abs=0.02)
+
+
+def test_teachers_label_images_of_every_shape_and_their_mean_joins_the_fixations(mixed: Config) -> None:
+    workshop = mixed.workshop
+    teachers = {"first": random_model(LITE, seed=1), "second": random_model(LITE, seed=2)}
+    for name, model in teachers.items():
+        save_checkpoint(model, workshop.runs / name / "best.safetensors")
+        folder = write_soft_targets(mixed, workshop.runs / name, "eye-tracking")
+        assert {path.parent for path in folder.iterdir()} == {workshop.runs / name / "eye-tracking"}
+    mixture = Mixture(eye_tracking=0.2, mixed_shapes=0.3, teacher=0, teachers=tuple(teachers), eye_teacher=0.25)
+    large, *taught = distillation_sources(workshop, mixture)
+    assert sum(source.weight for source in taught) == pytest.approx(0.5)
+    plain = distillation_sources(workshop, replace(mixture, eye_teacher=0.0))
+    np.testing.assert_array_equal(large.targets, plain[0].targets)
+    assert {data.name for data in eye_tracking_sets(workshop)} == {"eyes", "screens-training"}
+    for data, mine, own in zip(eye_tracking_sets(workshop), taught, plain[1:], strict=True):
+        cells = data.grid[0] * data.grid[1]
+        maps = [np.concatenate(list(student_densities(m, data, untrained(LITE)))) for m in teachers.values()]
+        expected = 0.25 * np.mean(maps, axis=0, dtype=np.float64) / cells + 0.75 * own.targets
+        np.testing.assert_allclose(mine.targets.astype(np.float64) * mine.scale, expected, rtol=3e-3)
+        assert mine.inputs.shape == own.inputs.shape
+
+
+def test_without_labels_of_the_eye_tracking_sets_a_student_says_what_to_run(mixed: Config) -> None:
+    mixture = Mixture(mixed_shapes=0.3, teacher=0, teachers=("first",), eye_teacher=0.25)
+    with pytest.raises(ArgumentError, match=r"fastgaze workshop soft-targets .*runs/first --eye-tracking --config"):
+        distillation_sources(mixed.workshop, mixture)
+    with pytest.raises(ArgumentError, match="the ensemble has soft targets of the large set only; set eye_teacher = 0"):
+        distillation_sources(mixed.workshop, replace(mixture, teachers=("teacher",)))
+    bare = replace(mixed, workshop=replace(mixed.workshop, eye_tracking=(), mixed_shapes=()))
+    save_checkpoint(random_model(LITE), bare.workshop.runs / "first" / "best.safetensors")
+    with pytest.raises(ArgumentError, match="eye_tracking and mixed_shapes name no data set"):
+        write_soft_targets(bare, bare.workshop.runs / "first", "eye-tracking")
 
 
 def test_watched_losses_are_those_of_the_network_that_was_saved(mixed: Config, tmp_path: Path) -> None:

@@ -6,17 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from experiments import ship
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import GazeSpec, VGGSpec
-from fastgaze.data.fixations import from_lists, held_out
+from fastgaze.data.fixations import held_out
 from fastgaze.data.formats import load
-from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
-from fastgaze.networks.backbones import cache_dir
 from fastgaze.networks.checkpoint import TrainingRecord, untrained
 from fastgaze.pruning import History
 from fastgaze.runtime.card import read_card
@@ -35,30 +33,15 @@ from fastgaze.training.soft_targets import (
 from fastgaze.training.student import tune_student
 from fastgaze.training.teacher import fit_folds, is_dead, train_teacher
 from tests.app.test_cli_pictures import run
-from tests.training.helpers import TINY, bright_squares, source, tiny_model
+from tests.training.helpers import SIZE, TINY, bright_squares, source, tiny_model, write_set
 
-SIZE = (64, 96)
 RECORD = untrained(TINY)
-
-
-def _write_set(folder: Path, count: int, seed: int) -> None:
-    """Bright squares as an npz folder."""
-    squares = bright_squares(count, SIZE, seed)
-    (folder / "images").mkdir(parents=True)
-    names = [f"{folder.name}{i:03d}" for i in range(count)]
-    points = []
-    for name, image, counts in zip(names, squares.images, squares.counts, strict=True):
-        Image.fromarray(image).save(folder / "images" / f"{name}.webp", lossless=True)
-        rows, columns = np.nonzero(counts)
-        points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
-    paths = [folder / "images" / f"{name}.webp" for name in names]
-    write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     for seed, (name, count) in enumerate({"large": 24, "validation": 8, "eyes": 20}.items()):
-        _write_set(tmp_path / "data" / name, count, seed)
+        write_set(tmp_path / "data" / name, count, seed)
     text = """
     [workshop]
     data = "data"
@@ -148,7 +131,7 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(tmp_path: Path, monkeypat
 def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) -> None:
     sets = [tmp_path / name for name in ship.TRAINED_ON]
     for seed, folder in enumerate(sets):
-        _write_set(folder, 20, seed)
+        write_set(folder, 20, seed)
     kept = []
     for folder in sets:
         data = load("npz", folder)
@@ -240,7 +223,7 @@ def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
     _uniform_targets(config)
     small = config.workshop.runs / "small"
     save_checkpoint(tiny_model(), small / "best.safetensors")
-    path = write_soft_targets(config, small, of_variants=True)
+    path = write_soft_targets(config, small, "variants")
     assert path == soft_targets_file(config.workshop, "small", of_variants=True)
     write_soft_targets(config, small)
     mixture = Mixture(eye_tracking=0.2, variants=0.25, teachers=("small",))
@@ -249,7 +232,7 @@ def test_variants_take_their_share_from_the_large_set(config: Config) -> None:
     assert (changed.inputs != taught.inputs).mean() > 0.5
     with pytest.raises(ArgumentError, match=r"fastgaze workshop soft-targets .*other --variants"):
         read_soft_targets(config.workshop, ("other",), of_variants=True)
-    with pytest.raises(ArgumentError, match="the ensemble has soft targets of photographs only"):
+    with pytest.raises(ArgumentError, match="the ensemble has soft targets of the large set only; set variants = 0"):
         read_soft_targets(config.workshop, of_variants=True)
 
 

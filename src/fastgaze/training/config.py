@@ -31,7 +31,8 @@ class Mixture:
     teachers: the runs that taught, ``teacher`` for the ensemble, others for students; their soft targets are averaged.
     variants: share of the large set's images in a batch that are variants of its images (drawings, noise and such),
         with the soft targets that ``teachers`` gave these; those have no fixations.
-    mixed_shapes: share of images from the sets of mixed shapes, with their fixations.
+    mixed_shapes: share of images from the sets of mixed shapes.
+    eye_teacher: as ``teacher``, in the eye-tracking sets and those of mixed shapes; 0 needs no teacher there.
     """
 
     eye_tracking: float = 0.1
@@ -39,6 +40,12 @@ class Mixture:
     teachers: tuple[str, ...] = ("teacher",)
     variants: float = 0.0
     mixed_shapes: float = 0.0
+    eye_teacher: float = 0.0
+
+    @property
+    def taught(self) -> bool:
+        """Whether anything is learned from ``teachers``."""
+        return any((self.teacher, self.variants, self.eye_teacher))
 
 
 Settings = TypeVar("Settings")

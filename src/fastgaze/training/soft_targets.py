@@ -1,14 +1,16 @@
-"""Soft targets: densities that a teacher predicts for the large set, for students to learn from.
+"""Soft targets: densities that a teacher predicts for training images, for students to learn from.
 
-They are kept on the loss grid relative to uniform, float16 (n, h, w) with mean 1, one file for each run that taught:
-densities of 1e-8 would underflow in float16, relative to uniform they do not. The file is called after the number of
-its images; that of variants also after their kinds.
+They are kept on the loss grid relative to uniform, float16 (n, h, w) with mean 1, one file for each run that taught and
+each set: densities of 1e-8 would underflow in float16, relative to uniform they do not. The file of the large set is
+called after the number of its images; that of variants also after their kinds; those of the eye-tracking sets, which
+the folder ``eye-tracking`` holds, after name, size and number of the images.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -34,6 +36,10 @@ from fastgaze.training.stream import Source, fixation_source, weighted
 SoftTargets = NDArray[np.float16]
 
 ENSEMBLE = "teacher"  # the run of the DeepGaze II ensemble
+EYE_TRACKING = "eye-tracking"  # the folder in a run with its soft targets of the eye-tracking sets
+
+Labelled = Literal["large", "variants", "eye-tracking"]
+"""What a teacher labels: the large set, variants of its images, or the eye-tracking sets, those of mixed shapes too."""
 
 
 def soft_targets_file(workshop: Workshop, run: str = ENSEMBLE, of_variants: bool = False) -> Path:
@@ -41,36 +47,64 @@ def soft_targets_file(workshop: Workshop, run: str = ENSEMBLE, of_variants: bool
     return workshop.runs / run / f"{variants.KEY if of_variants else 'maps'}-{len(workshop.large)}.npy"
 
 
-def write_soft_targets(config: Config, run: Path, of_variants: bool = False, progress: Progress = silent) -> Path:
-    """Let the best student of the folder ``run`` predict the large set, so that others can learn from it.
+def eye_targets_file(run: Path, data: PreparedSet) -> Path:
+    """The soft targets in the folder ``run`` for one of ``eye_tracking_sets``."""
+    height, width = data.size
+    return run / EYE_TRACKING / f"{data.name.replace('/', '-')}-{height}x{width}-{len(data)}.npy"
 
-    of_variants: predict drawings, noise and other changed versions of the images instead.
+
+def eye_tracking_sets(workshop: Workshop) -> list[PreparedSet]:
+    """The training images of all eye-tracking sets; a set of mixed shapes is one part for each size."""
+    return [*workshop.small, *workshop.shaped]
+
+
+def write_soft_targets(config: Config, run: Path, labelled: Labelled = "large", progress: Progress = silent) -> Path:
+    """Let the best student of the folder ``run`` predict training images, so that others can learn from it.
+
     The student sees the images as in its training, in precision and size. Under ``torchrun`` processes share the work.
-    Returns the file of the soft targets.
+    Returns the file of the soft targets; for eye-tracking sets, the folder of their files.
     """
-    data = config.workshop.large
-    if of_variants:
-        data = replace(data, images=variants.variant_images(data, config.workshop.cache))
-    path = run / soft_targets_file(config.workshop, of_variants=of_variants).name
+    sets = _labelled_sets(config.workshop, run, labelled)
     model, record = load_gaze_model(run / "best.safetensors")
-    mine = data.subset(np.array_split(np.arange(len(data)), world_size())[rank()])
-    parts: list[SoftTargets] = []
-    for part in student_densities(model, mine, record):
-        parts.append(part)
-        progress(sum(map(len, parts)), len(mine), run.name)
-    _save(_part_of(path, rank()), np.concatenate(parts))
+    shares = {path: np.array_split(np.arange(len(data)), world_size())[rank()] for path, data in sets.items()}
+    total, done = sum(map(len, shares.values())), 0
+    for path, mine in shares.items():
+        targets = np.empty((len(mine), *sets[path].grid), np.float16)
+        first = 0
+        for part in student_densities(model, sets[path].subset(mine), record):
+            targets[first : first + len(part)] = part
+            first += len(part)
+            progress(done + first, total, run.name)
+        _save(_part_of(path, rank()), targets)
+        done += first
     barrier()
     if rank() == 0:
-        files = [_part_of(path, number) for number in range(world_size())]
-        _save(path, np.concatenate([np.load(file) for file in files]))
-        for file in files:
-            file.unlink()
-    return path
+        for path in sets:
+            _join([_part_of(path, number) for number in range(world_size())], path)
+    return run / EYE_TRACKING if labelled == "eye-tracking" else next(iter(sets))
+
+
+def _labelled_sets(workshop: Workshop, run: Path, labelled: Labelled) -> dict[Path, PreparedSet]:
+    """The sets of images to predict, each under the file that its soft targets have in the folder ``run``."""
+    if labelled == "eye-tracking":
+        if not (sets := eye_tracking_sets(workshop)):
+            raise ArgumentError("workshop: eye_tracking and mixed_shapes name no data set; name at least one")
+        return {eye_targets_file(run, data): data for data in sets}
+    data = workshop.large
+    if labelled == "variants":
+        data = replace(data, images=variants.variant_images(data, workshop.cache))
+    return {run / soft_targets_file(workshop, of_variants=labelled == "variants").name: data}
 
 
 def _part_of(path: Path, number: int) -> Path:
     """What one of several processes leaves for the first, which joins the parts."""
     return path.with_suffix(f".part{number}.npy")
+
+
+def _join(parts: Sequence[Path], path: Path) -> None:
+    _save(path, np.concatenate([np.load(part) for part in parts]))
+    for part in parts:
+        part.unlink()
 
 
 def write_ensemble_targets(workshop: Workshop, ensemble: GazeEnsemble, features: Features) -> None:
@@ -122,27 +156,45 @@ def ensemble_densities(ensemble: GazeEnsemble, features: Features, data: Prepare
 
 
 def read_soft_targets(workshop: Workshop, runs: Sequence[str] = (ENSEMBLE,), of_variants: bool = False) -> SoftTargets:
-    """The mean of the soft targets of one run or several."""
-    if not runs:
-        raise ArgumentError("mixture: teachers is empty; name at least one run, such as 'teacher'")
-    if of_variants and ENSEMBLE in runs:
+    """The mean of what one run or several gave for the large set, or for the variants of its images."""
+    if of_variants:
+        _refuse_ensemble(runs, "variants")
+    return _mean([soft_targets_file(workshop, run, of_variants) for run in runs], "--variants" if of_variants else "")
+
+
+def read_eye_targets(workshop: Workshop, runs: Sequence[str], data: PreparedSet) -> SoftTargets:
+    """The mean of what one run or several gave for one of ``eye_tracking_sets``."""
+    _refuse_ensemble(runs, "eye_teacher")
+    return _mean([eye_targets_file(workshop.runs / run, data) for run in runs], "--eye-tracking")
+
+
+def _refuse_ensemble(runs: Sequence[str], setting: str) -> None:
+    if ENSEMBLE in runs:
         raise ArgumentError(
-            "mixture: the ensemble has soft targets of photographs only; set variants = 0 or name students in "
+            f"mixture: the ensemble has soft targets of the large set only; set {setting} = 0 or name students in "
             "teachers, such as teachers = ['densegaze-m']"
         )
-    files = [np.load(_existing(workshop, run, of_variants), mmap_mode="r") for run in runs]
+
+
+def _mean(paths: Sequence[Path], option: str) -> SoftTargets:
+    """The mean of the soft targets in one file or several; ``option`` of the verb that makes them."""
+    if not paths:
+        raise ArgumentError("mixture: teachers is empty; name at least one run, such as 'teacher'")
+    for path in paths:
+        if not path.is_file():
+            raise ArgumentError(f"no soft targets at {path}; make them with `{_command(path, option)}`")
+    files = [np.load(path, mmap_mode="r") for path in paths]
     if len(files) == 1:
         return np.array(files[0], np.float16)
     means = [np.mean([file[i] for file in files], axis=0, dtype=np.float32) for i in range(len(files[0]))]
     return np.stack(means).astype(np.float16)
 
 
-def _existing(workshop: Workshop, run: str, of_variants: bool) -> Path:
-    path = soft_targets_file(workshop, run, of_variants)
-    if not path.is_file():
-        verb = "teacher" if run == ENSEMBLE else f"soft-targets {path.parent}{' --variants' if of_variants else ''}"
-        raise ArgumentError(f"no soft targets at {path}; make them with `fastgaze workshop {verb} --config ...`")
-    return path
+def _command(path: Path, option: str) -> str:
+    """What to type to make the file ``path``."""
+    run = path.parent.parent if path.parent.name == EYE_TRACKING else path.parent
+    verb = "teacher" if run.name == ENSEMBLE else " ".join(["soft-targets", str(run), option]).strip()
+    return f"fastgaze workshop {verb} --config ..."
 
 
 def mixed_targets(data: PreparedSet, soft: SoftTargets, teacher_share: float) -> SoftTargets:
@@ -159,29 +211,46 @@ def mixed_targets(data: PreparedSet, soft: SoftTargets, teacher_share: float) ->
     return targets
 
 
+def taught_source(data: PreparedSet, soft: SoftTargets, teacher_share: float, weight: float = 1.0) -> Source:
+    """A set whose targets are mixed from soft targets and fixations."""
+    targets = mixed_targets(data, soft, teacher_share)
+    return Source(data.name, data.images, targets, data.center_bias, weight, scale=1 / prod(data.grid))
+
+
 def distillation_sources(workshop: Workshop, mixture: Mixture) -> list[Source]:
-    """The large set and its variants with soft targets, the eye-tracking sets with their fixations, weighted."""
-    large, share = workshop.large, 1 - mixture.eye_tracking - mixture.mixed_shapes
-    cells = large.grid[0] * large.grid[1]
+    """The large set, its variants and the eye-tracking sets, weighted, each with what its teachers gave it."""
+    share = 1 - mixture.eye_tracking - mixture.mixed_shapes
+    sources = _large_sources(workshop, mixture, share)
+    sources += weighted(_eye_sources(workshop, mixture, workshop.small), mixture.eye_tracking)
+    if mixture.mixed_shapes:
+        sources += weighted(_eye_sources(workshop, mixture, workshop.shaped), mixture.mixed_shapes)
+    return sources
+
+
+def _large_sources(workshop: Workshop, mixture: Mixture, share: float) -> list[Source]:
+    large = workshop.large
     taught = fixation_source(large, share)
     if mixture.teacher:
-        targets = mixed_targets(large, read_soft_targets(workshop, mixture.teachers), mixture.teacher)
-        taught = Source(large.name, large.images, targets, large.center_bias, share, scale=1 / cells)
-    sources = [taught]
-    if mixture.variants:
-        changed = replace(
-            taught,
-            name=f"{large.name}, variants",
-            inputs=variants.variant_images(large, workshop.cache),
-            targets=read_soft_targets(workshop, mixture.teachers, of_variants=True),
-            weight=share * mixture.variants,
-            scale=1 / cells,
-        )
-        sources = [replace(taught, weight=share - changed.weight), changed]
-    sources += weighted([fixation_source(data) for data in workshop.small], mixture.eye_tracking)
-    if mixture.mixed_shapes:
-        sources += weighted([fixation_source(part) for part in workshop.shaped], mixture.mixed_shapes)
-    return sources
+        taught = taught_source(large, read_soft_targets(workshop, mixture.teachers), mixture.teacher, share)
+    if not mixture.variants:
+        return [taught]
+    changed = replace(
+        taught,
+        name=f"{large.name}, variants",
+        inputs=variants.variant_images(large, workshop.cache),
+        targets=read_soft_targets(workshop, mixture.teachers, of_variants=True),
+        weight=share * mixture.variants,
+        scale=1 / prod(large.grid),
+    )
+    return [replace(taught, weight=share - changed.weight), changed]
+
+
+def _eye_sources(workshop: Workshop, mixture: Mixture, sets: Sequence[PreparedSet]) -> list[Source]:
+    if not mixture.eye_teacher:
+        return [fixation_source(data) for data in sets]
+    return [
+        taught_source(data, read_eye_targets(workshop, mixture.teachers, data), mixture.eye_teacher) for data in sets
+    ]
 
 
 def trained_sets(workshop: Workshop, mixture: Mixture) -> tuple[str, ...]:

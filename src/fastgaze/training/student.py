@@ -75,7 +75,7 @@ def next_record(
         model.spec.architecture,
         prod(working_size(model, workshop.size, 1.0)),
         trained_sets(workshop, mixture),
-        teachers=mixture.teachers if mixture.teacher or mixture.variants else (),
+        teachers=mixture.teachers if mixture.taught else (),
         start=start,
         backbone=None if start is None else start.backbone,
         pruning=None if start is None else start.pruning,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastgaze.core.progress import Progress
     from fastgaze.training.config import Config
     from fastgaze.training.fit import FitResult
+    from fastgaze.training.soft_targets import Labelled
 
 app = typer.Typer(
     help="Make models as the paper did: teacher, distillation, Fisher pruning, tuning. Every stage can be resumed.",
@@ -121,18 +122,25 @@ def soft_targets(
         bool,
         typer.Option("--variants", help="Predict drawings, noise and other changed versions of the images instead."),
     ] = False,
+    eye_tracking: Annotated[
+        bool,
+        typer.Option("--eye-tracking", help="Predict the eye-tracking sets instead, those of mixed shapes too."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write a student's predictions for the large data set, from which other students can learn.
 
     Name its run in the settings of a mixture, as in `teachers = ["densegaze-m"]`.
     """
+    if variants and eye_tracking:
+        raise ArgumentError("--variants and --eye-tracking exclude each other; run the command once with each")
     settings = _read(config)
     from fastgaze.training.runs import processes
     from fastgaze.training.soft_targets import write_soft_targets
 
     with processes(), training_bar("soft targets") as report:
-        path = write_soft_targets(settings, run, variants, report)
+        labelled: Labelled = "variants" if variants else "eye-tracking" if eye_tracking else "large"
+        path = write_soft_targets(settings, run, labelled, report)
     print_result({"soft_targets": str(path)}, json)
 
 

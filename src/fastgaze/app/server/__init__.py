@@ -9,7 +9,11 @@ body        a request's body, read within the limits
 answers     answers, written as fast as the client reads them
 options     what a request asks for, checked
 access      who may ask: hosts, origins, tokens, signed addresses, rates
-workers     which task goes to which worker, and what happens when one dies
+turns       whose turn it is when there is more work than workers
+pool        which task goes to which kind of worker, and what happens when one dies
+lanes       the workers of one kind, and one more that stands by
+workers     the processes as the server sees them
+several     several pictures in one request
 metrics     counts for Prometheus
 openapi     the API as an OpenAPI 3.1 document; docs: the same for people
 site        the page's files and the example pictures, from memory

@@ -62,7 +62,7 @@ class Access:
         if origin is None:
             cross = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         else:
-            cross = urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+            cross = _place_of(origin) != headers.get("host", "").lower()
         if cross and origin not in self.origins:
             raise ApiError(403, "cross_origin", "pages of this origin may not use this server; see --cors")
 
@@ -90,7 +90,7 @@ class Access:
         """429 when the client asks more often than ``rate``; it may save up two seconds' worth."""
         if not self.rate:
             return
-        client, now, most = _client(address), time.monotonic(), max(2 * self.rate, 1.0)
+        client, now, most = client_of(address), time.monotonic(), max(2 * self.rate, 1.0)
         left, last = self.clients.pop(client, (most, now))
         left = min(left + (now - last) * self.rate, most)
         self.clients[client] = (max(left - 1, 0.0) if left >= 1 else left, now)
@@ -131,6 +131,14 @@ def _signature(secret: str, method: str, path: str, pairs: list[tuple[str, str]]
     return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
+def _place_of(origin: str) -> str:
+    """Host and port of an origin; nothing for what is not one."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
 def _host_name(host: str) -> str:
     """The name in a Host header, without its port."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
@@ -145,7 +153,7 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _client(address: str) -> str:
+def client_of(address: str) -> str:
     """One client: an IPv4 address, or the /64 of an IPv6 one, of which everybody has as many as there are numbers."""
     try:
         found = ipaddress.ip_address(address)

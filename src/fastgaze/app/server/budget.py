@@ -65,6 +65,12 @@ class Share:
                 raise self.budget.full()
             await asyncio.sleep(_RETRY_SECONDS)
 
+    def absorb(self, other: "Share") -> None:
+        """Hold what ``other`` holds."""
+        self.bytes += other.bytes
+        other.bytes = 0
+        other.release()
+
     def keep(self, n: int) -> None:
         """Give back all but ``n`` bytes."""
         extra = max(self.bytes - n, 0)

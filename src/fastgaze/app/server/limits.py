@@ -27,6 +27,8 @@ class Limits:
     """Bytes of a picture as it is sent; 413."""
     pixels: int = 50_000_000
     """Pixels of a picture; 413."""
+    pictures: int = 16
+    """Pictures in one request; 413."""
     map_pixels: int = 16_000_000
     """Pixels of a map that is sent back; 400."""
     seconds: float = 10.0
@@ -59,7 +61,8 @@ class Limits:
 
     def to_json(self) -> dict[str, Json]:
         """What a client needs to know before it sends a picture."""
-        return {"bytes": self.bytes, "pixels": self.pixels, "map_pixels": self.map_pixels, "seconds": self.seconds}
+        names = ("bytes", "pixels", "pictures", "map_pixels", "seconds")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass

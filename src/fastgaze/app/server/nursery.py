@@ -20,7 +20,8 @@ import sys
 import traceback
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from time import process_time
 
 import numpy as np
 from PIL import Image
@@ -46,7 +47,9 @@ class Allowance:
     """Light work goes first."""
 
 
-ALLOWANCES = {LIGHT: Allowance(176 << 20, 0.3, 0), HEAVY: Allowance(340 << 20, 1.0, 10)}
+LIGHT_SHARE = 0.1
+"""What a light worker cannot do in this share of the time goes to a heavy one, which has all of it."""
+ALLOWANCES = {LIGHT: Allowance(176 << 20, LIGHT_SHARE, 0), HEAVY: Allowance(340 << 20, 1.0, 10)}
 _RECYCLE_BYTES = 56 << 20
 """A worker that has grown by this much makes room for a fresh one: engines keep what they once allocated."""
 
@@ -131,10 +134,12 @@ def _live(connection: socket.socket, kind: bytes, settings: NurserySettings, pre
         while not grown:
             facts, content = wire.receive(connection)
             signal.setitimer(signal.ITIMER_PROF, max(allowance.cpu_share * limits.seconds, 0.1))
+            start = process_time()
             outcome, answer = _do(wire.unpack(wire.Task, facts), content, predictors, limits, kind == HEAVY)
             signal.setitimer(signal.ITIMER_PROF, 0)
             grown = outcome.kind == "bug" or _data_bytes() - len(answer) > born + _RECYCLE_BYTES
-            connection.sendall(wire.pack(_with_last(outcome, grown), len(answer)))
+            said = replace(outcome, last=grown, seconds=round(process_time() - start, 4))
+            connection.sendall(wire.pack(said, len(answer)))
             connection.sendall(answer)
     except (EOFError, OSError):
         pass
@@ -153,13 +158,11 @@ def _do(
         return wire.Outcome("needs", heavy=True), b""
     except Exception:
         return wire.Outcome("bug", message=traceback.format_exc(limit=8)), b""
+    if isinstance(found, jobs.Several):
+        return wire.Outcome("parts", parts=[list(part) for part in found.pictures], options=asdict(found.options)), b""
     if isinstance(found, jobs.Needs):
         return wire.Outcome("needs", heavy=found.heavy, size=found.size), b""
     return wire.Outcome("answer", media_type=found.media_type), found.content
-
-
-def _with_last(outcome: wire.Outcome, last: bool) -> wire.Outcome:
-    return wire.Outcome(**{**outcome.__dict__, "last": last})
 
 
 def _data_bytes() -> int:

@@ -7,7 +7,7 @@ read by a process that must survive it.
 import json
 import socket
 import struct
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TypeVar
 
 from fastgaze.core.jsonable import Document
@@ -24,7 +24,7 @@ class Task:
     """One request for a worker; its bytes are the request's body."""
 
     verb: str
-    """gaze or crop."""
+    """gaze, crop or compare."""
     options: Document | None
     """What was asked for, already checked; None where a form has to be read first."""
     query: list[tuple[str, str]]
@@ -40,7 +40,7 @@ class Outcome:
     """What a worker says: it is ready, an answer (its bytes follow), a refusal, what a task needs, or a bug."""
 
     kind: str
-    """hello, answer, error, needs or bug."""
+    """hello, answer, error, needs, parts or bug; the server's own kind is gone: nobody waits for the answer."""
     pid: int = 0
     media_type: str = ""
     status: int = 0
@@ -51,6 +51,12 @@ class Outcome:
     """needs: a worker with more time and memory than the light ones have."""
     size: int = 0
     """needs: bytes that the answer takes at most."""
+    parts: list[list[int]] = field(default_factory=list)
+    """parts: where the pictures of a form begin and end in its bytes."""
+    options: Document | None = None
+    """parts: what is asked for each of them."""
+    seconds: float = 0.0
+    """CPU time of the task."""
     last: bool = False
     """The worker ends after this: it has grown, and a fresh one costs milliseconds."""
 
@@ -64,7 +70,7 @@ def pack(message: Task | Outcome | Document, size: int = 0) -> bytes:
 def unpack(kind: type[T], facts: bytes) -> T:
     """The message of that kind; ValueError for anything else."""
     found = json.loads(facts)
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    names = {known.name for known in fields(kind)}  # type: ignore[arg-type]
     if not isinstance(found, dict) or not set(found) <= names:
         raise ValueError(f"not a {kind.__name__}")
     return kind(**found)

@@ -1,53 +1,22 @@
-"""The server's side of its worker processes: which task goes to which worker when, and what happens when one dies.
-
-There are two kinds. Light workers take everything first; what needs more time or memory than they have comes back
-from them with a figure and goes to the heavy ones, which the system runs at low priority. So whatever is sent, pictures
-of ordinary size keep their workers.
-"""
+"""The processes that look at pictures, as the server sees them: the nursery and the workers forked from it."""
 
 import asyncio
 import contextlib
-import heapq
-import itertools
-import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict
 from time import monotonic
 
 from fastgaze.app.server import wire
-from fastgaze.app.server.budget import Share
-from fastgaze.app.server.limits import SMALL_ANSWER, ApiError, Limits
-from fastgaze.app.server.nursery import HEAVY, LIGHT
+from fastgaze.app.server.limits import Limits
 from fastgaze.core.errors import ModelError
-
-logger = logging.getLogger("fastgaze.server")
 
 _START_SECONDS = 60.0
 _FORK_SECONDS = 5.0
-# A task's turn comes by its arrival and its length: small pictures overtake large ones, which still get theirs.
-_SECONDS_PER_BYTE = 1e-6
-_HEAVY_WAITING = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """The body of a successful answer."""
-
-    content: memoryview
-    media_type: str
-
-
-class WorkerDiedError(ApiError):
-    """500: the process that had the task is gone."""
-
-    def __init__(self) -> None:
-        super().__init__(500, "worker_died", "the process that looked at this picture ended; nothing else was lost")
 
 
 class Nursery:
@@ -92,6 +61,11 @@ class Nursery:
                 raise
         return ours
 
+    @property
+    def lost(self) -> bool:
+        """Whether the process has ended."""
+        return self._process is None or self._process.poll() is not None
+
     def stop(self) -> None:
         """End it; workers end when their own sockets do."""
         if self._control is not None:
@@ -103,28 +77,77 @@ class Nursery:
             self._process = None
 
 
+class _Watched(asyncio.StreamReaderProtocol):
+    """Says at once that the other side is gone, also while nobody reads."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self.lost = False
+        self.on_lost: Callable[[], None] = lambda: None
+
+    def eof_received(self) -> bool:
+        """The worker's end is closed."""
+        super().eof_received()
+        if not self.lost:
+            self.lost = True
+            self.on_lost()
+        return True
+
+
 class ServerWorker:
     """One process that looks at one picture at a time."""
 
-    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: _Watched
+    ) -> None:
         self.pid = pid
         self.alive = True
+        self.used = 0.0
+        """CPU seconds of its last task; seconds of any kind when it did not live to say so."""
         self._reader = reader
         self._writer = writer
+        self._protocol = protocol
+
+    @classmethod
+    async def connect(cls, connection: socket.socket) -> "ServerWorker":
+        """The worker at the other end of that socket, when it says that it is ready; EOFError or OSError otherwise."""
+        reader = asyncio.StreamReader()
+        protocol = _Watched(reader)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(lambda: protocol, sock=connection)
+        try:
+            async with asyncio.timeout(_FORK_SECONDS):
+                outcome, _ = await receive(reader)
+        except BaseException:
+            transport.close()
+            raise
+        return cls(outcome.pid, reader, asyncio.StreamWriter(transport, protocol, reader, loop), protocol)
 
     @property
     def lost(self) -> bool:
         """Whether its end of the socket is closed."""
-        return self._reader.at_eof()
+        return self._protocol.lost
 
-    async def call(self, task: wire.Task, content: bytearray) -> tuple[wire.Outcome, bytearray]:
+    def when_lost(self, do: Callable[[], None]) -> None:
+        """Call ``do`` when its end of the socket is closed, at once if it is."""
+        self._protocol.on_lost = do
+        if self.lost:
+            do()
+
+    async def call(self, task: wire.Task, content: bytearray | memoryview) -> tuple[wire.Outcome, bytearray]:
         """What it makes of the task; EOFError or OSError when it dies."""
-        self._writer.write(wire.pack(task, len(content)))
-        view = memoryview(content)
-        for start in range(0, len(content), wire.PIECE):
-            self._writer.write(view[start : start + wire.PIECE])
-            await self._writer.drain()
-        outcome, answer = await receive(self._reader)
+        start, self.used = monotonic(), 0.0
+        try:
+            self._writer.write(wire.pack(task, len(content)))
+            view = memoryview(content)
+            for place in range(0, len(content), wire.PIECE):
+                self._writer.write(view[place : place + wire.PIECE])
+                await self._writer.drain()
+            outcome, answer = await receive(self._reader)
+        except BaseException:
+            self.used = monotonic() - start
+            raise
+        self.used = max(outcome.seconds, 0.0)
         if outcome.last:
             self.end()
         return outcome, answer
@@ -133,6 +156,7 @@ class ServerWorker:
         """Kill it. Until its socket is closed here its number cannot belong to another process."""
         if self.alive:
             self.alive = False
+            self._protocol.on_lost = lambda: None
             if not self.lost:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
@@ -155,224 +179,3 @@ async def receive(reader: asyncio.StreamReader) -> tuple[wire.Outcome, bytearray
     except (asyncio.IncompleteReadError, ValueError) as error:
         raise EOFError from error
     return outcome, content
-
-
-class Lane:
-    """The workers of one kind and the tasks that wait for them."""
-
-    def __init__(self, kind: bytes, count: int, fork: Callable[[bytes], socket.socket], events: "Counter[str]") -> None:
-        self.kind = kind
-        self.count = count
-        self.workers: set[ServerWorker] = set()
-        self.idle: list[ServerWorker] = []
-        self.tasks = 0
-        """Tasks that workers of this kind were given."""
-        self._fork = fork
-        self._events = events
-        self._waiting: list[tuple[float, int, asyncio.Future[ServerWorker]]] = []
-        self._numbers = itertools.count()
-
-    @property
-    def waiting(self) -> int:
-        """Tasks without a worker."""
-        return sum(not future.done() for _, _, future in self._waiting)
-
-    async def add(self) -> None:
-        """One more worker."""
-        reader, writer = await asyncio.open_connection(sock=self._fork(self.kind))
-        try:
-            async with asyncio.timeout(_FORK_SECONDS):
-                outcome, _ = await receive(reader)
-        except BaseException:
-            writer.close()
-            raise
-        worker = ServerWorker(outcome.pid, reader, writer)
-        self.workers.add(worker)
-        self.free(worker)
-
-    async def take(self, turn: float) -> ServerWorker:
-        """A worker, when it is this turn's."""
-        while self.idle:
-            worker = self.idle.pop()
-            if not worker.lost:
-                return worker
-            self.forget(worker)
-        future: asyncio.Future[ServerWorker] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (turn, next(self._numbers), future))
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled():
-                self.free(future.result())
-            raise
-
-    def forget(self, worker: ServerWorker) -> None:
-        """The worker died while it was idle."""
-        self.workers.discard(worker)
-        worker.end()
-        self._events["died"] += 1
-
-    def free(self, worker: ServerWorker) -> None:
-        """The worker is done with its task, or new."""
-        while self._waiting:
-            future = heapq.heappop(self._waiting)[2]
-            if not future.done():
-                future.set_result(worker)
-                return
-        self.idle.append(worker)
-
-
-class Pool:
-    """All workers, and how many requests are in flight."""
-
-    def __init__(self, nursery: Nursery, workers: int, limits: Limits) -> None:
-        self.events: Counter[str] = Counter()
-        """Workers that were replaced: grown, died or too_slow; and nurseries."""
-        self.light = Lane(LIGHT, workers, nursery.fork, self.events)
-        self.heavy = Lane(HEAVY, max(workers // 2, 1), nursery.fork, self.events)
-        self.in_flight = 0
-        """Requests whose picture has arrived and whose answer is not yet written."""
-        self._nursery = nursery
-        self._limits = limits
-        self._keeper: asyncio.Task[None] | None = None
-        self._missing = asyncio.Event()
-
-    async def open(self) -> None:
-        """Start the workers and keep their number."""
-        self._missing.set()
-        self._keeper = asyncio.create_task(self._keep())
-
-    def close(self) -> None:
-        """End all processes."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-        for worker in (*self.light.workers, *self.heavy.workers):
-            worker.end()
-        self._nursery.stop()
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is a worker of each kind."""
-        return bool(self.light.workers and self.heavy.workers)
-
-    @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """A place for one request whose picture has arrived; 503 when none is free."""
-        if self.in_flight >= self._limits.in_flight:
-            raise _busy(f"{self.in_flight} requests are in flight")
-        self.in_flight += 1
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
-
-    async def run(self, task: wire.Task, content: bytearray, room: Share, wanted: Callable[[], bool]) -> Answer | None:
-        """The answer, with ``room`` taken for one that is not small; None when nobody waits for it any more.
-
-        ApiError: a refusal of the worker, 504 when it takes too long, 503 when there is no room, 500 when it dies.
-        """
-        deadline = monotonic() + self._limits.seconds
-        turn = monotonic() + _SECONDS_PER_BYTE * len(content)
-        outcome, answer = await self._first(task, content, turn, deadline, wanted)
-        if outcome.kind == "needs":
-            lane = self.heavy if outcome.heavy else self.light
-            if outcome.heavy and lane.waiting >= _HEAVY_WAITING:
-                raise _busy("too many large pictures wait")
-            if outcome.size > SMALL_ANSWER:
-                await room.wait(outcome.size, deadline)
-            granted = replace(task, granted=True)
-            outcome, answer = await self._call(lane, granted, content, monotonic(), deadline, wanted)
-        if outcome.kind == "gone":
-            return None
-        if outcome.kind == "error":
-            raise ApiError(outcome.status, outcome.code, outcome.message)
-        if outcome.kind != "answer":
-            logger.error("a worker failed: %s", outcome.message)
-            raise ApiError(500, "internal", "the server failed; its log says why")
-        return Answer(memoryview(answer), outcome.media_type)
-
-    async def _first(
-        self, task: wire.Task, content: bytearray, turn: float, deadline: float, wanted: Callable[[], bool]
-    ) -> tuple[wire.Outcome, bytearray]:
-        """A light worker's outcome. When it dies another one tries: it may have been dead before it got the task."""
-        try:
-            return await self._call(self.light, task, content, turn, deadline, wanted)
-        except WorkerDiedError:
-            return await self._call(self.light, task, content, turn, deadline, wanted)
-
-    async def _call(
-        self, lane: Lane, task: wire.Task, content: bytearray, turn: float, deadline: float, wanted: Callable[[], bool]
-    ) -> tuple[wire.Outcome, bytearray]:
-        try:
-            async with asyncio.timeout(deadline - monotonic()):
-                worker = await lane.take(turn)
-        except TimeoutError:
-            raise _busy("no worker was free in time") from None
-        start = monotonic()
-        try:
-            if not wanted():
-                return wire.Outcome("gone"), bytearray()
-            lane.tasks += 1
-            async with asyncio.timeout(deadline - start):
-                outcome, answer = await worker.call(task, content)
-            self.events["grown"] += outcome.last
-            return outcome, answer
-        except TimeoutError:
-            worker.end()
-            self.events["too_slow"] += 1
-            raise self._too_slow() from None
-        except (EOFError, OSError):
-            worker.end()
-            self.events["died"] += 1
-            # Its timer of CPU time ended it, or something else did.
-            raise self._too_slow() if monotonic() - start > 0.25 * self._limits.seconds else WorkerDiedError() from None
-        except BaseException:
-            worker.end()  # in the middle of a message
-            raise
-        finally:
-            self._return(lane, worker)
-
-    def _return(self, lane: Lane, worker: ServerWorker) -> None:
-        if worker.alive:
-            lane.free(worker)
-        else:
-            lane.workers.discard(worker)
-            self._missing.set()
-
-    def _too_slow(self) -> ApiError:
-        return ApiError(504, "too_slow", f"the picture took longer than {self._limits.seconds:g} s; send a smaller one")
-
-    # -- keeping their number -----------------------------------------------------------------------------------------
-
-    async def _keep(self) -> None:
-        """Replace workers that are gone. An idle one that dies is noticed within a second."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._missing.wait()
-            self._missing.clear()
-            for lane in (self.light, self.heavy):
-                self._forget_dead(lane)
-                while len(lane.workers) < lane.count:
-                    await self._add(lane)
-
-    def _forget_dead(self, lane: Lane) -> None:
-        for worker in [worker for worker in lane.idle if worker.lost]:
-            lane.idle.remove(worker)
-            lane.forget(worker)
-
-    async def _add(self, lane: Lane) -> None:
-        try:
-            await lane.add()
-        except (EOFError, OSError):  # TimeoutError is one
-            self.events["nursery"] += 1
-            logger.warning("the process that workers come from is gone; starting another")
-            try:
-                await asyncio.to_thread(self._nursery.start)
-            except (ModelError, OSError) as error:
-                logger.error("%s", error)
-                await asyncio.sleep(1.0)
-
-
-def _busy(reason: str) -> ApiError:
-    return ApiError(503, "busy", f"{reason}; try again in a second", {"retry-after": "1"})

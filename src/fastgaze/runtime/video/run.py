@@ -17,8 +17,8 @@ from fastgaze.core.sizes import Size
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.video.overlay import Painter, heat_size
-from fastgaze.runtime.video.reader import Reader, frame_size
-from fastgaze.runtime.video.watch import Seen, Watch, watch
+from fastgaze.runtime.video.reader import Reader, frame_size, frame_time
+from fastgaze.runtime.video.watch import Seen, Watch, find_cuts, watch
 from fastgaze.runtime.video.writer import Writer
 
 if TYPE_CHECKING:
@@ -77,6 +77,17 @@ def maps(
             yield seen.time, seen.view.at(size, center_bias)
 
 
+def cuts(path: PathLike, threads: int | None = None) -> Iterator[float]:
+    """Yield the times in seconds at which shots begin in the video at ``path``, that of the first frame included.
+
+    A shot begins at a hard cut; pans, zooms, fades and flashes do not begin one. threads: of the decoder.
+    """
+    with Reader(path, threads) as reader:
+        for frame, cut in find_cuts(reader.frames()):
+            if cut:
+                yield frame_time(frame)
+
+
 def render(
     path: PathLike,
     out: PathLike,
@@ -101,7 +112,7 @@ def render(
     clock, start, cpu = Clock(), perf_counter(), process_time()
     frames = shots = 0
     with Reader(path, threads) as reader, Writer(Path(out), reader, preset, crf, threads) as writer:
-        for seen in watch(_frames_with_sound(reader, writer, clock), predictor, watching, clock):
+        for seen in watch(frames_with_sound(reader, writer, clock), predictor, watching, clock):
             _draw(seen, painter, writer, clock)
             frames, shots = frames + 1, shots + seen.cut
             if progress is not None:
@@ -116,7 +127,7 @@ def as_predictor(model: PathLike | Predictor | None, threads: int | None) -> Pre
     return model if isinstance(model, Predictor) else load(model, threads=threads)
 
 
-def _frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> "Iterator[VideoFrame]":
+def frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> "Iterator[VideoFrame]":
     """Frames; the packets of sound between them go straight to the output."""
     for kind, item in reader.items(clock):
         if kind == "frame":

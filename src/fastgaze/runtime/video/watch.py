@@ -1,7 +1,7 @@
 """From frames to saliency: scale once, run the network, smooth over time, start again at cuts."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,18 +10,19 @@ import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.progress import Clock
+from fastgaze.core.sizes import Size, shrunk
 from fastgaze.runtime.predictor import Predictor, View
 from fastgaze.runtime.resize import prepare
 from fastgaze.runtime.video.reader import frame_size, frame_time
+from fastgaze.runtime.video.shots import Glance, glance, mark_cuts
 
 if TYPE_CHECKING:
     from av import VideoFrame
 
-CUT = 0.35
-"""Share of the picture's colours that has to change between two frames to make a cut, 0..1."""
-_BINS = 16
-# Every fourth pixel each way is plenty for a histogram.
-_STEP = 4
+Pixels = npt.NDArray[np.uint8]
+
+# Pixels along the longer side that are enough to find cuts.
+_CUT_SIDE = 256
 # FFmpeg's numbers of "unspecified" colour spaces; HD without a tag is BT.709 by convention.
 _UNSPECIFIED = (0, 2)
 _BT709 = 1
@@ -51,7 +52,7 @@ class Seen:
     """One frame with what the network makes of it."""
 
     frame: "VideoFrame"
-    rgb: npt.NDArray[np.uint8]
+    rgb: Pixels
     """(h, w, 3) at the working size."""
     view: View
     """Its saliency is smoothed over time."""
@@ -75,34 +76,45 @@ def watch(frames: "Iterable[VideoFrame]", predictor: Predictor, how: Watch, cloc
 @dataclass(frozen=True, eq=False)
 class _Scaled:
     frame: "VideoFrame"
-    rgb: npt.NDArray[np.uint8]
+    rgb: Pixels
     cut: bool
 
 
 def _scaled(frames: "Iterable[VideoFrame]", predictor: Predictor, clock: Clock) -> Iterator[_Scaled]:
     """Frames with their working-size RGB, cuts marked."""
-    scaler, before, shape = _Scaler(predictor), None, None
-    for frame in frames:
-        with clock("scale"):
-            rgb = scaler(frame)
-            colours = histogram(rgb)
-            cut = before is None or rgb.shape != shape or is_cut(before, colours)
-        before, shape = colours, rgb.shape
+    for (frame, rgb), cut in mark_cuts(_glances(frames, FrameScaler(predictor.card.working_size), clock)):
         yield _Scaled(frame, rgb, cut)
 
 
-class _Scaler:
-    """A frame of any pixel format -> RGB at the working size, by libswscale in one pass."""
+def find_cuts(frames: "Iterable[VideoFrame]") -> "Iterator[tuple[VideoFrame, bool]]":
+    """Every frame in order, with whether it begins a new shot; no network is needed for that."""
+    for (frame, _), cut in mark_cuts(_glances(frames, FrameScaler(lambda size: shrunk(size, _CUT_SIDE)), Clock())):
+        yield frame, cut
 
-    def __init__(self, predictor: Predictor) -> None:
+
+def _glances(
+    frames: "Iterable[VideoFrame]", scaler: "FrameScaler", clock: Clock
+) -> "Iterator[tuple[tuple[VideoFrame, Pixels], Glance]]":
+    for frame in frames:
+        with clock("scale"):
+            rgb = scaler(frame)
+            seen = glance(rgb, frame_time(frame))
+        yield (frame, rgb), seen
+
+
+class FrameScaler:
+    """A frame of any pixel format -> RGB of another size, by libswscale in one pass."""
+
+    def __init__(self, size: Callable[[Size], Size]) -> None:
+        """size: gives the (height, width) wanted for that of a frame."""
         from av.error import FFmpegError
         from av.video.reformatter import VideoReformatter
 
-        self._working_size = predictor.card.working_size
+        self._wanted = size
         self._reformatter, self._failure = VideoReformatter(), FFmpegError
 
-    def __call__(self, frame: "VideoFrame") -> npt.NDArray[np.uint8]:
-        height, width = self._working_size(frame_size(frame))
+    def __call__(self, frame: "VideoFrame") -> Pixels:
+        height, width = self._wanted(frame_size(frame))
         try:
             small = self._reformatter.reformat(
                 frame,
@@ -126,19 +138,6 @@ def color_space(frame: "VideoFrame") -> int:
     if space in _UNSPECIFIED:
         return _BT709 if frame.height >= _HD else 5
     return space
-
-
-def histogram(rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """Shares of 16 levels of each colour, (3, 16), each row sums to 1."""
-    few = rgb[::_STEP, ::_STEP] >> 4
-    rows = [np.bincount(few[:, :, channel].ravel(), minlength=_BINS) for channel in range(3)]
-    shares: npt.NDArray[np.float64] = np.array(rows) / (few.shape[0] * few.shape[1])
-    return shares
-
-
-def is_cut(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> bool:
-    """Whether so many pixels changed level, in the colour that changed most, that this is another shot."""
-    return bool(0.5 * np.abs(after - before).sum(axis=1).max() > CUT)
 
 
 def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, every: int, clock: Clock) -> Iterator[Seen]:
