@@ -1,9 +1,9 @@
 """Whose turn it is when there is more work than workers.
 
-- A connection whose last three pictures were good is *known*, all others are *strangers*, as who only attacks stays.
+- A connection whose last picture was good is *known*, all others are *strangers*, as who only attacks stays.
   While known clients are about, strangers get a quarter of the workers' time, no less and no more: what they do not
   use stays free, so that a known client's picture finds a worker, and the machine time for it. Without known clients
-  strangers get everything.
+  strangers get everything. More strangers than their quarter can serve in a second or two are not let in to wait.
 - Within a kind, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
   lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. All of this is
   bounded, so that everybody's turn comes.
@@ -26,6 +26,8 @@ _ABOUT_SECONDS = 5.0
 # Strangers may save up, or overdraw, this many seconds of a worker.
 _MOST_SAVED = 0.5
 _MOST_OVERDRAWN = 1.0
+_MOST_WAITING = 6
+"""Strangers who wait for each worker while known clients are about."""
 _SECONDS_PER_BYTE = 3e-6
 _SECONDS_PER_PIXEL = 1e-7
 _MOST_DELAY = 5.0
@@ -83,6 +85,11 @@ class Turns(Generic[T]):
     def waiting(self, known: bool) -> int:
         """Tasks of that kind without a worker."""
         return sum(not future.done() for _, _, future in self._queues[known])
+
+    def full(self, known: bool) -> bool:
+        """Whether a task of that kind had better come again later."""
+        throttled = not known and monotonic() < self._known_until
+        return throttled and self.waiting(False) >= _MOST_WAITING * self._workers
 
     def add(self, turn: float, known: bool) -> "asyncio.Future[T]":
         """A task that waits from now on, for the result of this future."""
