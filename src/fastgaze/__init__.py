@@ -35,12 +35,13 @@ __all__ = [
 if TYPE_CHECKING:
     from fastgaze.core import errors
     from fastgaze.core.errors import FastGazeError
+    from fastgaze.evaluation.checkpoints import load
     from fastgaze.runtime import batch, video
     from fastgaze.runtime.crop import Crop
     from fastgaze.runtime.cutting import Cut
     from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.peaks import Peak
-    from fastgaze.runtime.predictor import Predictor, View, load, predict
+    from fastgaze.runtime.predictor import Predictor, View, predict
     from fastgaze.runtime.zoo import BundledModel, models
 
 _MODULES = {
@@ -57,7 +58,7 @@ _HOME = {
     "Peak": "fastgaze.runtime.peaks",
     "Predictor": "fastgaze.runtime.predictor",
     "View": "fastgaze.runtime.predictor",
-    "load": "fastgaze.runtime.predictor",
+    "load": "fastgaze.evaluation.checkpoints",
     "models": "fastgaze.runtime.zoo",
     "predict": "fastgaze.runtime.predictor",
 }
