@@ -191,6 +191,7 @@ def methods(quantiles: Sequence[float]) -> list[Method]:
     found = [
         Method("Fisher, beta*", "Fisher", fisher, BetaStar()),
         Method("Fisher, beta = 0", "Fisher", fisher, NoCost()),
+        Method("Fisher with first-order term", "Fisher", Fisher(first_order=True), NoCost()),
         *_weighted("Fisher, beta", "Fisher", fisher, quantiles, live=True),
         Method("Fisher, beta*, frozen costs", "frozen costs", fisher, BetaStar(), live=False),
         *_weighted("Fisher, frozen costs, beta", "frozen costs", fisher, quantiles, live=False),

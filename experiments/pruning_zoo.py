@@ -1,23 +1,29 @@
 """Prune networks that nobody here wrote: which ones does fastgaze.pruning handle, which ones torch-pruning?
 
-    python -m experiments.pruning_zoo --out results/pruning_zoo.json [--only timm/resnet18 ...] [--table FILE.md]
+    python -m experiments.pruning_zoo --out results/pruning_zoo.json --table docs/pruning-zoo.md [--only timm/resnet18]
 
 Each network of pytorchcv and timm, with random weights, is pruned to 70 % of its FLOPs by Fisher signals and beta* on
 random images. It passes if the masked network equals the compacted one to 1e-5, training goes on, weights and history
 load into a fresh network without pickle, and it can be exported if the unpruned one can. torch-pruning passes if its
 pruner reaches 70 % of its own count of operations and the network still runs and trains; nothing else is asked of it.
-Every network runs in a process of its own, and what is in the file already is not run again.
+Every network runs in a process of its own, in which it has a limited CPU time: one that is not finished by then has
+not passed. What is in the file already is not run again. On a shared machine, ``--lock`` takes turns of a few minutes.
 """
 
 import argparse
+import importlib
 import json
 import multiprocessing
+import resource
+import signal
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from experiments import common
 
 PYTORCHCV = """
     alexnet zfnet vgg11 bn_vgg11 bninception resnet10 resnet18_wd4 resnetbc14b preresnet10 preresnetbc14b
@@ -41,7 +47,17 @@ TIMM = """
     mobilevit_xxs pvt_v2_b0 fastvit_t8 fasternet_t0 mambaout_femto visformer_tiny
 """.split()  # noqa: SIM905 (one name per line would take pages)
 GOAL = 0.7
-SECONDS = 3600  # for one network
+SECONDS = 120  # of CPU time for one network
+STEPS = 15  # in which torch-pruning approaches its largest ratio
+
+
+ABOUT = """
+    Each network has random weights and is pruned to 70 % of its FLOPs by Fisher signals and beta* on random images. It
+    passes if the masked network equals the compacted one to 1e-5, training goes on, weights and history load into a
+    fresh network, and it exports if the unpruned one does. torch-pruning 1.6.1 passes if it reaches 70 % of its own
+    count of operations and the network still trains. The last column says what failed, or which maps stay and why.
+    Written by `experiments/pruning_zoo.py`; [pruning.md](pruning.md) has the command.
+"""
 
 
 def build(name: str) -> tuple[Callable[[], Any], Any]:
@@ -51,7 +67,7 @@ def build(name: str) -> tuple[Callable[[], Any], Any]:
     library, model = name.split("/")
     make = _timm(model) if library == "timm" else _pytorchcv(model)
     net = make().eval()
-    for side in (64, 96, 128, 224, 299):
+    for side in (32, 64, 96, 128, 224, 299):
         torch.manual_seed(0)
         x = torch.randn(2, 3, side, side)
         try:
@@ -73,8 +89,11 @@ def _timm(model: str) -> Callable[[], Any]:
 
 
 def _pytorchcv(model: str) -> Callable[[], Any]:
+    import numpy
     from pytorchcv.model_provider import get_model
     from torch import nn
+
+    setattr(numpy, "int", int)  # noqa: B010 (pytorchcv's RegNets use the name that numpy 1.24 took away)
 
     def make() -> Any:
         net = get_model(model, num_classes=10)
@@ -183,8 +202,8 @@ def _export(make: Any, net: Any, x: Any) -> str:
 
     def works(model: Any) -> bool:
         try:
-            with torch.no_grad():
-                torch.jit.trace(model.eval(), x, check_trace=False)  # type: ignore[no-untyped-call]
+            model.eval().requires_grad_(False)
+            torch.jit.trace(lambda images: first(model(images)), x, check_trace=False)  # type: ignore[no-untyped-call]
         except Exception:
             return False
         return True
@@ -209,10 +228,10 @@ def theirs(name: str) -> dict[str, Any]:
     last = [m for m in net.modules() if isinstance(m, torch.nn.Linear | torch.nn.Conv2d) and _width(m) == 10]
     pruner = tp.pruner.BasePruner(
         net, x[:1], importance=tp.importance.GroupTaylorImportance(), global_pruning=False, pruning_ratio=0.9,
-        iterative_steps=60, ignored_layers=last, num_heads=_heads(net),
+        iterative_steps=STEPS, ignored_layers=last, num_heads=_heads(net),
     )  # fmt: skip
     share = 1.0
-    for _ in range(60):
+    for _ in range(STEPS):
         net.zero_grad()
         torch.nn.functional.cross_entropy(first(net(x)), torch.tensor([1, 4])).backward()  # type: ignore[no-untyped-call]
         pruner.step()
@@ -245,54 +264,70 @@ def attempt(name: str, side: str) -> dict[str, Any]:
         return {"ok": False, "reason": f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]}
 
 
-def collect(names: list[str], out: Path, sides: list[str]) -> dict[str, Any]:
+def collect(names: list[str], out: Path, sides: list[str], lock: Path | None = None) -> dict[str, Any]:
     """All results, each from a process of its own; those in ``out`` already are kept."""
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
-    for name in names:
-        for side in sides:
-            if side not in found.get(name, {}):
-                result = _apart(name, side)
-                found.setdefault(name, {})[side] = result
-                out.parent.mkdir(parents=True, exist_ok=True)
-                out.write_text(json.dumps(found, indent=1))
-                print(name, side, "ok" if result["ok"] else result["reason"], result.get("seconds", ""), flush=True)
+    missing = [(name, side) for side in sides for name in names if side not in found.get(name, {})]
+    if missing:
+        import_libraries()
+    turns = common.Turns(lock)
+    for name, side in missing:
+        turns.take()
+        result = _apart(name, side)
+        found.setdefault(name, {})[side] = result
+        common.write_record(out, found)
+        print(name, side, "ok" if result["ok"] else result["reason"], result.get("seconds", ""), flush=True)
     return found
 
 
 def _apart(name: str, side: str) -> dict[str, Any]:
-    """A fork of this process, which has imported torch once for all, tries one network."""
+    """A fork of this process, which has imported the libraries once for all, tries one network."""
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
 
         def work() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 10))
             Path(file.name).write_text(json.dumps(attempt(name, side)))
 
         process = multiprocessing.get_context("fork").Process(target=work)
         process.start()
-        process.join(SECONDS)
-        if process.is_alive():
-            process.kill()
-            return {"ok": False, "reason": f"took more than {SECONDS} s"}
+        process.join()
         text = file.read()
-    return dict(json.loads(text)) if text else {"ok": False, "reason": f"the process died ({process.exitcode})"}
+    if text:
+        return dict(json.loads(text))
+    late = process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL)
+    return {"ok": False, "reason": f"not finished in {SECONDS} s of CPU time" if late else "the process died"}
 
 
-def table(found: dict[str, Any]) -> str:
-    """The results as Markdown."""
-    lines = []
-    for library in ("pytorchcv", "timm"):
-        rows = {name.split("/")[1]: row for name, row in found.items() if name.startswith(f"{library}/")}
-        lines += [f"## {library}: {_passed(rows, 'ours')}; torch-pruning: {_passed(rows, 'theirs')}", ""]
+def import_libraries() -> None:
+    """What every network needs, once instead of in every process; torch._dynamo comes with the first traced call."""
+    from experiments import torchvision_stub
+
+    torchvision_stub.install()
+    for library in ("pytorchcv.model_provider", "timm", "torch._dynamo", "torch.distributed.fsdp"):
+        importlib.import_module(library)
+
+
+def page(found: dict[str, Any]) -> str:
+    """The results as a document in Markdown."""
+    lines = ["# Networks that pruning was tried on", " ".join(ABOUT.split()), ""]
+    for library, names in (("pytorchcv", PYTORCHCV), ("timm", TIMM)):
+        rows = {name: found[f"{library}/{name}"] for name in names if f"{library}/{name}" in found}
+        counts = " | ".join(_passed(rows, side, len(names)) for side in ("ours", "theirs"))
+        lines += [f"## {library}", "", "| fastgaze | torch-pruning |", "|---|---|", f"| {counts} |", ""]
         lines += [
-            "| network | maps | prunable | FLOPs left | masked - compacted | torch-pruning | what stays or fails |"
+            "| network | maps | prunable | FLOPs left | masked - compacted | torch-pruning | what stays or fails |",
+            "|---|---|---|---|---|---|---|",
         ]
-        lines += ["|---|---|---|---|---|---|---|"]
         lines += [_row(name, row) for name, row in rows.items()] + [""]
     return "\n".join(lines)
 
 
-def _passed(rows: dict[str, Any], side: str) -> str:
+def _passed(rows: dict[str, Any], side: str, listed: int) -> str:
     tried = [row[side]["ok"] for row in rows.values() if side in row]
-    return f"{sum(tried)} of {len(tried)} that were run" if tried else "not run"
+    if not tried:
+        return f"none of the {listed} listed has been run"
+    left = f"; {listed - len(tried)} of the {listed} listed have not been run" if len(tried) < listed else ""
+    return f"{sum(tried)} of {len(tried)} passed{left}"
 
 
 def _row(name: str, row: dict[str, Any]) -> str:
@@ -317,14 +352,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--table", type=Path, help="write the Markdown table here")
     parser.add_argument("--only", nargs="*", help="library/network; all unless told")
     parser.add_argument("--sides", nargs="*", default=["ours", "theirs"], choices=["ours", "theirs"])
+    parser.add_argument("--lock", type=Path, help="a file whose lock is taken for a few minutes at a time")
     options = parser.parse_args(arguments)
     import torch
 
     torch.set_num_threads(1)
     names = options.only or [f"pytorchcv/{n}" for n in PYTORCHCV] + [f"timm/{n}" for n in TIMM]
-    found = collect(names, options.out, options.sides)
+    found = collect(names, options.out, options.sides, options.lock)
     if options.table:
-        options.table.write_text(table(found))
+        options.table.write_text(page(found))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -18,6 +18,9 @@ from fastgaze.app.server.access import Access
 from fastgaze.app.server.api import Outermost, ServerSettings, create_app
 from fastgaze.app.server.limits import Limits
 from fastgaze.runtime.card import KEY, ModelCard
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 GAIN = 4.0
 
@@ -99,3 +102,11 @@ def serving(models: list[Path], limits: Limits | None = None, **settings: Any) -
     """The address of a server in a thread of this process; ``settings`` as for ``serving_app``."""
     with serving_app(models, limits, **settings) as (url, _):
         yield url
+
+
+def until(page: "playwright.Page", condition: str) -> None:
+    """Wait for a condition; Playwright's own waiting evaluates text, which the page's policy forbids."""
+    deadline = time.monotonic() + 30
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, condition
+        time.sleep(0.02)

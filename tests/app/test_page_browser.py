@@ -2,31 +2,21 @@
 
 import base64
 import io
-import os
 import re
-import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from fastgaze.app.server.limits import Limits
-from tests.app.serving import encoded, make_models, picture, serving
+from tests.app.serving import encoded, make_models, picture, serving, until
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
-BROWSER = os.environ.get("FASTGAZE_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
-SWITCHES = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PHOTO = encoded(picture())
 SPOT = (240, 60)
 
@@ -39,16 +29,6 @@ DROP = """([name, type, content, how]) => {
   else for (const kind of ["dragover", "drop"])
     document.dispatchEvent(new DragEvent(kind, { ...options, dataTransfer: data }));
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["playwright.Browser"]:
-    if BROWSER is None:
-        pytest.skip("NO BROWSER: the page is not tested; install chromium, or set FASTGAZE_BROWSER to one")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=SWITCHES)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +67,6 @@ def drop(page: "playwright.Page", content: bytes = PHOTO, name: str = "spot.png"
 def wait_for_result(page: "playwright.Page", model: str = "bright") -> None:
     page.wait_for_selector("body[data-state=result]")
     assert page.input_value("#model") == model
-
-
-def until(page: "playwright.Page", condition: str) -> None:
-    """Wait for a condition; Playwright's own waiting evaluates text, which the page's policy forbids."""
-    deadline = time.monotonic() + 15
-    while not page.evaluate(condition):
-        assert time.monotonic() < deadline, condition
-        time.sleep(0.02)
 
 
 def first_mark(page: "playwright.Page") -> tuple[float, float]:
@@ -226,13 +198,14 @@ def test_everything_is_reached_with_the_keyboard_and_shows_its_focus(page: "play
     wait_for_result(page)
     assert page.evaluate("document.activeElement.id") == "another"
     reached = []
-    for _ in range(14):
+    for _ in range(18):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.name"))
         outline = "(e => getComputedStyle(e.type === 'radio' ? e.nextElementSibling : e).outlineStyle)"
         if reached[-1]:
             assert page.evaluate(f"{outline}(document.activeElement)") != "none", reached[-1]
-    wanted = ["model", "bias", "opacity", "show-marks", "ratio", "save-overlay", "save-heat", "save-npy"]
+    results = ["opacity", "show-marks", "ratio", "save-overlay", "save-heat", "save-npy"]
+    wanted = [*results, "add-region", "copy-link", "model", "bias"]
     assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
     page.focus("input[name=ratio]")
     page.keyboard.press("ArrowRight")
@@ -273,3 +246,129 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: "playwright.Browse
     assert small == []
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 17, 23)"
     context.close()
+
+
+def test_several_pictures_are_kept_side_by_side_and_can_be_left(page: "playwright.Page", tmp_path: Path) -> None:
+    names = ["one.png", "two.png", "three.png"]
+    for name in names:
+        (tmp_path / name).write_bytes(PHOTO)
+    page.set_input_files("#file", [tmp_path / name for name in names])
+    wait_for_result(page)
+    assert page.locator("#strip-list .thumb").count() == 3
+    assert page.locator("#strip-list [aria-current]").get_attribute("title") == "one.png"
+    page.locator("#strip-list .thumb").nth(2).click()
+    until(page, "document.getElementById('caption').textContent.startsWith('three.png \u00b7')")
+    page.get_by_label("Remove three.png").click()
+    until(page, "document.getElementById('caption').textContent.startsWith('two.png \u00b7')")
+    assert page.locator("#strip-list .thumb").count() == 2
+
+
+def region_facts(page: "playwright.Page") -> str:
+    until(page, "document.querySelector('#region-list .facts')?.textContent.includes('%')")
+    return page.inner_text("#region-list .facts")
+
+
+def test_a_region_is_drawn_named_moved_and_measured(page: "playwright.Page") -> None:
+    drop(page)
+    wait_for_result(page)
+    frame = page.locator("#frame").bounding_box()
+    at = lambda x, y: (frame["x"] + x * frame["width"] / 320, frame["y"] + y * frame["height"] / 240)  # noqa: E731
+    page.mouse.move(*at(200, 20))
+    page.mouse.down()
+    page.mouse.move(*at(250, 60), steps=4)
+    page.mouse.move(*at(280, 100), steps=4)
+    page.mouse.up()
+    page.keyboard.type("the disc")
+    page.keyboard.press("Enter")
+    assert "rank" not in region_facts(page)
+    share = float(re.match(r"([\d.]+)%", region_facts(page))[1])
+    assert share > 40  # the model looks at what is bright
+    assert page.get_by_label("Region the disc").count() == 1
+    until(page, "location.hash.includes('region=the+disc')")
+    left = int(re.search(r"disc%3D(\d+)", page.url)[1])
+    page.mouse.move(*at(240, 60))
+    page.mouse.down()
+    page.mouse.move(*at(140, 160), steps=4)
+    page.mouse.up()
+    until(page, f"parseFloat(document.querySelector('#region-list .facts').textContent) < {share / 2}")
+    page.locator("#boxes .region").focus()
+    page.keyboard.press("ArrowRight")
+    assert int(re.search(r"disc%3D(\d+)", page.url)[1]) == pytest.approx(left - 100 + 3, abs=3)
+    page.keyboard.press("Delete")
+    assert page.locator("#region-list li").count() == 0
+    assert "region" not in page.url
+
+
+def test_the_address_brings_back_settings_regions_and_the_example(page: "playwright.Page", url: str) -> None:
+    page.goto("about:blank")
+    page.goto(f"{url}/#example=spot.png&ratio=1:1&window=2&opacity=30&marks=off&model=dark&region=disc=200,20,80,80")
+    wait_for_result(page, "dark")
+    until(page, "document.querySelector('#region-list .facts')?.textContent.includes('%')")
+    assert page.input_value("#region-list input") == "disc"
+    assert page.input_value("#opacity") == "30"
+    assert not page.is_checked("#show-marks")
+    assert page.is_checked("input[name=ratio][value='1:1']")
+    assert page.is_checked("input[name=window][value='1']")
+    assert "window=2" in page.url
+    assert "model=dark" in page.url
+
+
+def test_two_pictures_are_compared_with_a_table_of_regions(page: "playwright.Page", url: str) -> None:
+    page.goto("about:blank")
+    page.goto(f"{url}/#region=disc=200,20,80,80")
+    page.wait_for_selector("#example-list img")
+    drop(page, name="before.png")
+    wait_for_result(page)
+    drop(page, encoded(picture(spot=(80, 180))), "after.png")
+    until(page, "document.getElementById('caption').textContent.startsWith('after.png \u00b7')")
+    wait_for_result(page)
+    page.locator("#strip-list .thumb").first.click()
+    until(page, "document.getElementById('caption').textContent.startsWith('before.png \u00b7')")
+    wait_for_result(page)
+    page.select_option("#compare", label="after.png")
+    page.wait_for_selector("#comparison:not([hidden])")
+    assert page.locator("#tiles canvas").count() == 3
+    row = page.inner_text("#change-rows tr").split("\t")
+    assert row[0] == "disc"
+    assert float(row[1].rstrip("%")) > 40
+    assert float(row[2].rstrip("%")) < 5
+    assert row[3].startswith("\u2212")
+    page.click("#stop-comparing")
+    assert page.is_visible("#view")
+
+
+def test_crops_and_downloads_are_in_sight_without_scrolling(browser: "playwright.Browser", url: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(url)
+    page.click("#example-list button")
+    wait_for_result(page)
+    page.locator("label.chip", has_text="16:9").click()
+    for place in (
+        "#ratios",
+        "#windows",
+        "#save-overlay",
+        "#save-crop",
+        "#save-heat",
+        "#save-npy",
+        "#photo",
+        "#opacity",
+    ):
+        box = page.locator(place).bounding_box()
+        assert box["y"] >= 0, place
+        assert box["y"] + box["height"] <= 800, place
+    sections = page.evaluate("[...document.querySelectorAll('#panel .heading')].map((each) => each.textContent)")
+    assert sections[0] == "Crop"
+    assert sections[-1] == "Model"
+    context.close()
+
+
+def test_a_mark_leaves_the_hottest_spot_in_sight(page: "playwright.Page") -> None:
+    drop(page)
+    wait_for_result(page)
+    mark = page.locator("#marks li").first
+    ring, number = mark.bounding_box(), mark.locator("b").bounding_box()
+    x, y = ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2
+    assert mark.evaluate("(mark) => getComputedStyle(mark).backgroundColor") == "rgba(0, 0, 0, 0)"
+    assert not (number["x"] - 4 < x < number["x"] + number["width"] + 4)
+    assert not (number["y"] - 4 < y < number["y"] + number["height"] + 4)

@@ -16,7 +16,7 @@ from fastgaze.app.server import run
 from fastgaze.app.server.api import ServerSettings, create_app
 from fastgaze.app.server.jobs import map_size
 from fastgaze.app.server.limits import Limits
-from fastgaze.app.server.site import PAGE
+from fastgaze.app.site import PAGE
 from fastgaze.core.errors import ArgumentError
 from fastgaze.runtime.predictor import load
 from tests.app.serving import encoded, make_models, picture, serving
@@ -274,7 +274,7 @@ def test_every_answer_carries_a_strict_policy(client: httpx.Client) -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    for path in PAGE.iterdir():
+    for path in PAGE.rglob("*"):
         if path.suffix in (".html", ".css", ".js"):
             assert not re.search(r"https?://|//cdn|\bstyle=|\son\w+=|eval\(|innerHTML", path.read_text()), path.name
 
@@ -282,7 +282,7 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 def test_page_files_are_served_and_revalidated(client: httpx.Client) -> None:
     page = client.get("/")
     assert "<title>fastgaze" in page.text
-    for name in re.findall(r'"/page/([^"]+)"', page.text):
+    for name in [*re.findall(r'"page/([^"]+)"', page.text), "gaze/map.js"]:
         response = client.get(f"/page/{name}")
         assert response.status_code == 200
         again = client.get(f"/page/{name}", headers={"if-none-match": response.headers["etag"]})
@@ -342,4 +342,4 @@ def test_maps_keep_the_shape_of_the_picture_within_the_limit() -> None:
 
 
 def test_the_page_is_part_of_the_package() -> None:
-    assert {"index.html", "style.css", "main.js"} <= {path.name for path in Path(PAGE).iterdir()}
+    assert {"index.html", "style.css", "main.js", "gaze"} <= {path.name for path in Path(PAGE).iterdir()}

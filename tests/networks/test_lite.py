@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fastgaze.core.cost import flops, parameters, prunable_maps
+from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import LITE_TRUNKS, LiteSpec, spec_from_json, spec_to_json
 from fastgaze.networks import create_model
-from fastgaze.networks.backbones import cache_dir, load_backbone
+from fastgaze.networks.backbones import load_backbone
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.networks.lite import LiteNet
 from fastgaze.pruning import ChannelGraph, Flops, compact, masked

@@ -10,9 +10,10 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 from fastgaze.core.errors import BackboneError
+from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import VGG_BLOCKS, GazeSpec, VGGSpec, spec_for
 from fastgaze.networks import create_model
-from fastgaze.networks.backbones import cache_dir, find_backbone, load_backbone, read_backbone
+from fastgaze.networks.backbones import find_backbone, load_backbone, read_backbone
 from fastgaze.networks.densenet import DenseNet
 from fastgaze.networks.vgg import VGG
 

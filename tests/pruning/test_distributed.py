@@ -21,6 +21,7 @@ def _rank(rank: int, port: int, queue: Any) -> None:
     pruner = Pruner(ChannelGraph.trace(net, x))
     with pruner.observe():
         net(x).square().mean().backward()
+    signed = pruner.statistics.over_ranks().signed
     alone = pruner.signal(pruner.graph, pruner.statistics)[:16].argsort()[:6].tolist()
     removal = pruner.prune(6)
     wrapped = nn.parallel.DistributedDataParallel(net)
@@ -29,7 +30,7 @@ def _rank(rank: int, port: int, queue: Any) -> None:
         refused = ""
     except PruningError as error:
         refused = str(error)
-    queue.put((rank, removal.indices, removal.images, alone, refused))
+    queue.put((rank, removal.indices, removal.images, alone, refused, signed.tolist()))
     torch.distributed.destroy_process_group()
 
 
@@ -50,3 +51,4 @@ def test_ranks_agree_on_the_maps() -> None:
     assert found[0][2] == found[1][2] == 8
     assert found[0][3] != found[1][3]  # left alone, they would not
     assert "compacting=False" in found[0][4]
+    assert found[0][5] == found[1][5]

@@ -180,3 +180,25 @@ def test_a_run_that_only_masks_can_be_resumed(tmp_path: Path) -> None:
         outputs.append(net(x).detach())
     assert torch.equal(outputs[0], outputs[1])
     assert not torch.equal(outputs[0], outputs[2])
+
+
+def test_early_stopping_ends_a_run_when_the_combined_cost_no_longer_falls(tmp_path: Path) -> None:
+    """L + beta C falls for five rounds, in which the loss stays the same, and rises with the loss from then on."""
+
+    def stopped(losses: list[float], patience: int) -> History:
+        _, pruner, _ = workshop(signal=Random(3))
+        until = Until(maps_left=9, patience=patience, beta=1.0, unit=pruner.total_cost)
+        return run(pruner, lambda k: losses[k], until, steps=1, checkpoint=tmp_path / f"{losses[-1]}-{patience}")
+
+    rising = [1.0] * 5 + [2.0 + k for k in range(30)]
+    for patience in (1, 3):
+        history = stopped(rising, patience)
+        assert len(history.removals) == 5 + patience
+        assert stopped(rising, patience) == history  # a finished run stays finished
+    assert stopped([1.0] * 99, 1).removals[-1].left == 9  # the cost falls in every round
+
+
+@pytest.mark.parametrize("until", [{"patience": 3}, {"patience": 0, "beta": 1.0}])
+def test_early_stopping_needs_a_weight_and_a_patience(until: dict[str, float]) -> None:
+    with pytest.raises(PruningError, match="patience of 1 or more and a beta above 0"):
+        Until(**until)  # type: ignore[arg-type]

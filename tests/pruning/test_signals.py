@@ -48,6 +48,16 @@ def test_fisher_is_half_the_mean_square_of_per_image_mask_gradients(name: str, r
     assert not torch.allclose(expected, batch_gradient, rtol=1e-2)
 
 
+def test_the_first_order_term_is_the_mean_mask_gradient() -> None:
+    """L(m_k = 0) - L(m_k = 1) = -g + g^2 / 2 to second order, with the square of gradients for the curvature."""
+    net, x = make("prelu", batch=3, dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    g = mask_gradients(net, graph, x)
+    found = Fisher(first_order=True)(graph, observe(net, graph, x))
+    assert torch.allclose(found, (g.square() / 2 - g).mean(0), rtol=1e-9, atol=1e-15)
+    assert bool((found < 0).any())
+
+
 def test_euler_identity_for_convolutions_without_normalisation() -> None:
     """g_nk = <w_k, dL_n/dw_k> + b_k dL_n/db_k, across ReLU and max-pooling."""
     net, x = make("vgg11", dtype=torch.float64)
@@ -72,6 +82,7 @@ def test_batches_add_up() -> None:
     assert parts.images == 4
     assert torch.allclose(parts.squared, whole.squared)
     assert torch.allclose(parts.absolute, whole.absolute)
+    assert torch.allclose(parts.signed, whole.signed)
 
 
 def test_batchnorm_uses_running_statistics_while_scoring_and_its_mode_comes_back() -> None:

@@ -155,22 +155,33 @@ def test_a_run_with_a_tensor_as_learning_rate_resumes_from_a_string_path(tmp_pat
 
 
 def test_loss_scaling_is_undone_and_overflowed_batches_do_not_count() -> None:
-    class Scaler:
-        def get_scale(self) -> float:
-            return 1024.0
-
+    """The loop of mixed precision: scale, step, update, with a removal between two steps."""
     net, x = make("prelu", dtype=torch.float64)
-    scores = []
-    for scale in (1.0, Scaler()):
-        pruner = Pruner(ChannelGraph.trace(net, x))
-        with pruner.observe(loss_scale=scale):
-            (image_losses(net, x).mean() * (1.0 if scale == 1.0 else 1024.0)).backward()
-        scores.append(pruner.delta_loss())
-    torch.testing.assert_close(scores[0], scores[1])
-    pruner = Pruner(ChannelGraph.trace(net, x))
-    with pruner.observe(loss_scale=Scaler()):
-        (image_losses(net, x).mean() * float("inf")).backward()
-    assert pruner.statistics.images == 0
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    pruner = Pruner(ChannelGraph.trace(net, x), optimizer=optimizer)
+    with pruner.observe():
+        image_losses(net, x).mean().backward()
+    expected = pruner.delta_loss()
+    pruner.statistics.clear()
+    for factor, images, scale in ((1.0, len(x), 1024.0), (float("inf"), len(x), 512.0), (1.0, 2 * len(x), 512.0)):
+        optimizer.zero_grad()
+        before = net[0].weight.detach().clone()
+        with pruner.observe(loss_scale=scaler):
+            scaler.scale(image_losses(net, x).mean() * factor).backward()
+        if pruner.statistics.images == len(x) and factor == 1.0:
+            torch.testing.assert_close(pruner.delta_loss(), expected)
+        scaler.step(optimizer)
+        scaler.update()
+        assert pruner.statistics.images == images
+        assert scaler.get_scale() == scale
+        assert torch.equal(net[0].weight, before) == (factor != 1.0)
+    pruner.prune(3)
+    optimizer.zero_grad()
+    narrow = net[0].weight.detach().clone()
+    scaler.scale(image_losses(net, x).mean()).backward()
+    scaler.step(optimizer)
+    assert not torch.equal(net[0].weight, narrow)
 
 
 def test_recalibration_gives_the_statistics_of_the_batches() -> None:
@@ -207,6 +218,24 @@ def test_compiled_and_parallel_wrappers_are_looked_through() -> None:
     graph = ChannelGraph.trace(nn.DataParallel(net), X)
     assert graph.root is net
     assert ChannelGraph.trace(torch.compile(net, backend="eager"), X).root is net  # type: ignore[arg-type]
+
+
+def test_a_compiled_network_is_trained_between_removals() -> None:
+    """Observed steps run the plain network, the others the compiled one, which follows every removal."""
+    net = plain(6, 4)
+    compiled = torch.compile(net, backend="eager")
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    pruner = Pruner(ChannelGraph.trace(compiled, X), optimizer=optimizer)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pruner.observe():
+            pruner.graph.root(X).square().mean().backward()
+        pruner.prune(1)
+        optimizer.zero_grad()
+        compiled(X).square().mean().backward()
+        assert all(p.grad is not None and p.grad.shape == p.shape for p in net.parameters())
+        optimizer.step()
+        torch.testing.assert_close(compiled(X), net(X))
+    assert pruner.maps_left == 8
 
 
 def test_flops_of_transposed_convolutions_count_what_is_read() -> None:

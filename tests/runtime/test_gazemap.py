@@ -12,12 +12,12 @@ from PIL import Image
 import fastgaze.app
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import Picture, open_picture
-from fastgaze.runtime import colours
 from fastgaze.runtime.crop import Integral, find_crops
 from fastgaze.runtime.gazemap import DISPLAY, GRID, GazeMap
 from fastgaze.runtime.headroom import head_map
 from fastgaze.runtime.peaks import find_peaks
 from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.render import LEAST_TOP
 
 
 def gaze_of(density: np.ndarray, picture: np.ndarray | None = None) -> GazeMap:
@@ -89,7 +89,7 @@ def test_the_overlay_shows_heat_where_people_look_and_the_picture_elsewhere() ->
     shown = np.asarray(gaze.overlay())
     assert shown.shape == (400, 600, 3)
     assert (shown[390, 590] == 77).all()
-    assert np.abs(shown[100, 100].astype(int) - 77).max() > 60
+    assert np.abs(shown[100, 100].astype(int) - 77).max() > 45
     assert np.array_equal(np.asarray(gaze.overlay(opacity=0)), picture)
     # Without a picture the heat map stands alone; with another size of map the picture is scaled to it.
     assert THREE.overlay().size == (600, 400)
@@ -110,9 +110,15 @@ def test_an_overlay_has_the_size_of_a_screen_unless_another_is_asked_for(bright:
 def test_the_heat_map_is_the_same_at_every_size(bright: Predictor) -> None:
     picture = np.full((900, 1200, 3), 30, np.uint8)
     picture[200:400, 300:500] = 240
-    gaze = bright.predict(picture)
-    full = np.sqrt(gaze.density / gaze.density.max())
-    assert np.abs(np.asarray(gaze.heat((900, 1200))) / 255 - full).max() < 0.02
+    view = bright.look(picture)
+    gaze = view.at()
+
+    def levels(density: np.ndarray) -> np.ndarray:
+        lift = density * density.size
+        return ((np.sqrt(lift) - 1) / (np.sqrt(max(lift.max(), LEAST_TOP)) - 1)).clip(0, 1)
+
+    assert np.abs(np.asarray(gaze.heat((900, 1200))) / 255 - levels(gaze.density)).max() < 0.02
+    assert np.abs(np.asarray(gaze.heat((90, 120))) / 255 - levels(view.at((90, 120)).density)).max() < 0.01
 
 
 def test_files_hold_what_their_suffix_says(tmp_path: Path) -> None:
@@ -128,14 +134,6 @@ def test_files_hold_what_their_suffix_says(tmp_path: Path) -> None:
         assert np.array_equal(np.asarray(image), np.asarray(THREE.overlay()))
     with pytest.raises(ArgumentError, match=r"use \.npy"):
         THREE.save(tmp_path / "map.xyz")
-
-
-def test_lightness_of_the_colour_map_rises_all_the_way() -> None:
-    linear = (colours.table() / 255.0) ** 2.2
-    luminance = linear @ (0.2126, 0.7152, 0.0722)
-    assert (np.diff(luminance ** (1 / 2.4)) > -0.004).all()
-    assert luminance[0] < 0.01
-    assert luminance[-1] > 0.75
 
 
 def test_an_even_map_has_its_peaks_in_no_time() -> None:

@@ -11,6 +11,11 @@ if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is impor
     import numpy.typing as npt
 
 
+def cache_dir() -> Path:
+    """Where files from elsewhere are kept: ``$FASTGAZE_CACHE``, or ``~/.cache/fastgaze``."""
+    return Path(os.environ.get("FASTGAZE_CACHE") or Path.home() / ".cache" / "fastgaze")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one.

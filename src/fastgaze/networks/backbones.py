@@ -6,7 +6,6 @@ Files are keyed as torchvision's (``features.0.weight``), those of EfficientNet-
 
 import hashlib
 import math
-import os
 import re
 import urllib.error
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fastgaze.core.errors import BackboneError
+from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import VGG_BLOCKS
 from fastgaze.networks.checkpoint import BackboneRecord
 from fastgaze.networks.densenet import DenseNet
@@ -49,11 +49,6 @@ _KNOWN = {
     "mobilenetv2.safetensors": "a422b4054f7362952383b12aa90f6dd8477ba881b5446de5a650115974c9e5bc",
 }
 _NAMES = sorted({*_TORCHVISION, *(Path(file).stem for file in _KNOWN)})
-
-
-def cache_dir() -> Path:
-    """``$FASTGAZE_CACHE``, or ``~/.cache/fastgaze``."""
-    return Path(os.environ.get("FASTGAZE_CACHE") or Path.home() / ".cache" / "fastgaze")
 
 
 def load_backbone(trunk: VGG | DenseNet | LiteNet, source: str | Path, sample: Tensor | None = None) -> BackboneRecord:

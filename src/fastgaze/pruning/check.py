@@ -70,7 +70,8 @@ def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:
     from fastgaze.pruning.compact import compact
     from fastgaze.pruning.probe import masked
 
-    twin = copy.deepcopy(graph)
+    shared = (graph.maps, graph.incidence, graph.kept)  # nothing changes in them, and they are most of the objects
+    twin = copy.deepcopy(graph, {id(part): part for part in shared})
     double = _in_double(twin, inputs)
     twin.mark_removed(maps)
     with masked(twin), _called(twin) as called:

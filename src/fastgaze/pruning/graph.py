@@ -315,12 +315,14 @@ def _incidence(layers: list[Layer], maps: int) -> Incidence:
     for k, layer in enumerate(layers):
         out = torch.bincount(layer.outputs, minlength=maps + 1)
         inside = torch.bincount(layer.inputs, minlength=maps + 1)
-        for index in torch.nonzero(out + inside).flatten().tolist():
-            places[index].append((k, int(out[index]), int(inside[index]) // layer.groups))
+        present = torch.nonzero(out + inside).flatten()
+        rows = (values[present].tolist() for values in (out, inside // layer.groups))
+        for index, *numbers in zip(present.tolist(), *rows, strict=True):
+            places[index].append((k, *numbers))
     sorts = {place: number for number, place in enumerate(dict.fromkeys(map(tuple, places)))}
     sort_of = torch.tensor([sorts[tuple(place)] for place in places], dtype=torch.int64)
-    rows = [(number, *entry) for place, number in sorts.items() for entry in place]
-    columns = torch.tensor(rows, dtype=torch.int64).reshape(-1, 4).T.contiguous()
+    entries = [(number, *entry) for place, number in sorts.items() for entry in place]
+    columns = torch.tensor(entries, dtype=torch.int64).reshape(-1, 4).T.contiguous()
     return Incidence(sort_of, columns[0], columns[1], columns[2], columns[3])
 
 
@@ -330,9 +332,9 @@ def _stay(layers: list[Layer], maps: int) -> list[list[tuple[int, int]]]:
     for k, layer in enumerate(layers):
         if not layer.must_stay:
             continue
-        counts = torch.bincount(layer.outputs, minlength=maps + 1)
-        for index in torch.nonzero(counts).flatten().tolist():
-            found[index].append((k, int(counts[index])))
+        present, counts = torch.unique(layer.outputs, return_counts=True)
+        for index, count in zip(present.tolist(), counts.tolist(), strict=True):
+            found[index].append((k, count))
     return found
 
 

@@ -44,6 +44,8 @@ def blank(rank: int) -> Label:
 
 def squeezed(values: Tensor) -> Tensor:
     """``values`` with size 1 along every dimension on which they do not vary."""
+    if values.numel() == 1:
+        return values
     for axis, size in enumerate(values.shape):
         if size > 1:
             first = values.narrow(axis, 0, 1)

@@ -10,6 +10,7 @@ FLOPs, parameters and activations.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol
@@ -59,7 +60,7 @@ BATCH_FIRST = Images()
 
 
 @dataclass(eq=False)
-class Layer:
+class Layer(ABC):
     """One module with channels, or a part of one.
 
     name     of the module, and of the part
@@ -124,9 +125,9 @@ class Layer:
         """``a`` and ``b`` of its number of parameters."""
         return 0, sum(1 for p in self.module.parameters(recurse=False) if p.dim() == 1)
 
+    @abstractmethod
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Keep these channels (indices) of its tensors and write its new widths down."""
-        raise NotImplementedError
 
     def mask(self, keep: Callable[[], Tensor]) -> list[Handle]:
         """Hooks that zero its input channels where ``keep()`` (bool (channels in,)) is False."""

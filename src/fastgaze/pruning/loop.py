@@ -16,6 +16,7 @@ from fastgaze.core.errors import PruningError, require
 from fastgaze.core.files import replacing
 from fastgaze.core.jsonable import Document
 from fastgaze.pruning.history import History, Removal
+from fastgaze.pruning.objective import GIGA
 from fastgaze.pruning.pruner import Pruner
 
 FORMAT = "fastgaze-pruning-1"
@@ -29,16 +30,25 @@ class Until:
     cost       total cost, in the cost's own unit
     share      the same as a share of the cost at the start: 0.5 for half the FLOPs
     loss       budget: stop when the mean loss over the steps of a round is above it
+    patience   early stopping: stop when the combined cost L + beta C has not fallen below its lowest value in this many
+               rounds, with the mean loss L over the steps of a round and the cost C of the network in these steps
+    beta, unit of the combined cost, as in :class:`~fastgaze.pruning.Beta`; how maps are ranked does not matter
     """
 
     maps_left: int | None = None
     cost: float | None = None
     loss: float | None = None
     share: float | None = None
+    patience: int | None = None
+    beta: float = 0.0
+    unit: float = GIGA
 
     def __post_init__(self) -> None:
-        if all(limit is None for limit in (self.maps_left, self.cost, self.loss, self.share)):
-            raise PruningError("Until() has no limit; give maps_left, cost, share or loss")
+        if all(limit is None for limit in (self.maps_left, self.cost, self.loss, self.share, self.patience)):
+            raise PruningError("Until() has no limit; give maps_left, cost, share, loss or patience")
+        if self.patience is not None and (self.patience < 1 or self.beta <= 0):
+            given = f"Until(patience={self.patience}, beta={self.beta})"
+            raise PruningError(f"{given} cannot stop on L + beta C; give a patience of 1 or more and a beta above 0")
 
     def goal(self, pruner: Pruner) -> float | None:
         """The cost to reach, if there is one."""
@@ -48,10 +58,22 @@ class Until:
         return max(limits, default=None)
 
     def reached(self, pruner: Pruner) -> bool:
-        """Whether the network is small enough."""
+        """Whether the network is small enough, or early stopping ends the run."""
         few = self.maps_left is not None and pruner.maps_left <= self.maps_left
         goal = self.goal(pruner)
-        return few or (goal is not None and pruner.total_cost <= goal)
+        return few or (goal is not None and pruner.total_cost <= goal) or self._patience_lost(pruner.history)
+
+    def _patience_lost(self, history: History) -> bool:
+        """Whether the combined cost had its lowest value ``patience`` rounds ago."""
+        if self.patience is None:
+            return False
+        costs = [history.cost, *(removal.cost for removal in history.removals)]
+        combined = [
+            removal.loss + self.beta * cost / self.unit
+            for removal, cost in zip(history.removals, costs, strict=False)  # each with the cost before it
+            if removal.loss is not None
+        ]
+        return bool(combined) and len(combined) - 1 - combined.index(min(combined)) >= self.patience
 
     def spent(self, loss: float) -> bool:
         """Whether the loss budget is used up."""

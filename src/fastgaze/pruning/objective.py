@@ -1,6 +1,7 @@
 """Which map goes first: the expected rise of the loss against the cost it saves.
 
-``delta_loss`` is float64 (maps,) and zero or positive, ``delta_cost`` is (maps,) and zero or negative.
+``delta_loss`` is float64 (maps,) and zero or positive, but for signals with a first-order term; ``delta_cost`` is
+(maps,) and zero or negative.
 """
 
 from collections.abc import Callable

@@ -46,6 +46,7 @@ class Statistics:
     """What the probes have summed since the last removal; float64 (map_count,) each.
 
     images    images seen, the paper's N
+    signed    sum over images of g_nk
     squared   sum over images of g_nk^2
     absolute  sum over images of |g_nk / positions|: the mean over positions, then the absolute value of each image
     activity  sum over images of the mean over positions of |a_nkij|, averaged over the readers of a map
@@ -53,6 +54,7 @@ class Statistics:
 
     map_count: int
     images: int = 0
+    signed: Tensor = field(init=False)
     squared: Tensor = field(init=False)
     absolute: Tensor = field(init=False)
     activity: Tensor = field(init=False)
@@ -63,22 +65,21 @@ class Statistics:
     def clear(self) -> None:
         """Forget everything: after a removal the old signals describe another network."""
         self.images = 0
-        zeros = (torch.zeros(self.map_count, dtype=torch.float64) for _ in range(3))
-        self.squared, self.absolute, self.activity = zeros
+        self.signed, self.squared, self.absolute, self.activity = torch.zeros(4, self.map_count, dtype=torch.float64)
 
     def over_ranks(self) -> Statistics:
         """The sums over all processes of torch.distributed, the same in each; these themselves if there is one."""
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             return self
         images = torch.tensor([float(self.images)], dtype=torch.float64)
-        packed = torch.cat((images, self.squared, self.absolute, self.activity))
+        packed = torch.cat((images, self.signed, self.squared, self.absolute, self.activity))
         if torch.distributed.get_backend() == "nccl":
             packed = packed.cuda()
         torch.distributed.all_reduce(packed)
         packed = packed.cpu()
         whole = Statistics(self.map_count)
         whole.images = round(float(packed[0]))
-        whole.squared, whole.absolute, whole.activity = packed[1:].reshape(3, -1)
+        whole.signed, whole.squared, whole.absolute, whole.activity = packed[1:].reshape(4, -1)
         return whole
 
 
@@ -221,6 +222,7 @@ class _Collector:
         g.scatter_add_(1, ids, products)  # index_add_ would walk through the channels one by one
         mean.scatter_add_(1, ids, products * weight)
         statistics.images += count
+        statistics.signed += g.sum(0)[:-1]
         statistics.squared += g.square().sum(0)[:-1]
         statistics.absolute += mean.abs().sum(0)[:-1]
 

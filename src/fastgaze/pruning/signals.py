@@ -30,13 +30,20 @@ class Signal(Protocol):
 
 @dataclass(frozen=True)
 class Fisher:
-    """delta_loss_k = 1 / (2 N) * sum over images of g_nk^2."""
+    """delta_loss_k = 1 / (2 N) * sum over images of g_nk^2.
 
+    first_order  add the linear term of equation 5, -1 / N * sum over images of g_nk, which is zero where the loss has
+                 been minimised; scores may then be negative. The paper found that it hurts.
+    """
+
+    first_order: bool = False
     needs: ClassVar[frozenset[str]] = frozenset({"gradient"})
 
     def __call__(self, graph: ChannelGraph, statistics: Statistics) -> Tensor:  # noqa: ARG002 (one protocol for all)
         """float64 (maps,), in units of the loss."""
-        return statistics.squared / (2 * _images(statistics))
+        images = _images(statistics)
+        second = statistics.squared / (2 * images)
+        return second - statistics.signed / images if self.first_order else second
 
 
 @dataclass(frozen=True)

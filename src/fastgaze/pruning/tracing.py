@@ -329,8 +329,6 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
-        if self.tracer.inside:
-            return func(*args, **(kwargs or {}))
         return self.follow(self.tracer, func, args, kwargs or {})
 
 
@@ -371,7 +369,7 @@ def ruled(tracer: Tracer) -> Iterator[None]:
     """Calls inside the block are part of one that has a rule."""
     tracer.inside += 1
     try:
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             yield
     finally:
         tracer.inside -= 1

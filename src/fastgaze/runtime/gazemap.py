@@ -26,11 +26,12 @@ from fastgaze.core.operators import sharing_matrix
 from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
-from fastgaze.runtime import colours
+from fastgaze.runtime import notebook, render
 from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
 from fastgaze.runtime.cutting import Cut, Cutter
 from fastgaze.runtime.headroom import head_map
 from fastgaze.runtime.peaks import Peak, find_peaks
+from fastgaze.runtime.regions import FIXATIONS, RegionAttention, attention
 
 Array = npt.NDArray[np.float32]
 
@@ -86,6 +87,14 @@ class GazeMap:
     def __repr__(self) -> str:
         return f"<GazeMap of {format_size(self.picture_size)} pixels, model {self.model or 'unknown'}>"
 
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows where it cannot show HTML."""
+        return encode(notebook.picture(self), ".png")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the overlay, and where people look."""
+        return notebook.html(self)
+
     @property
     def size(self) -> Size:
         """(height, width) of ``log_density``."""
@@ -138,8 +147,25 @@ class GazeMap:
 
     def mass(self, box: Sequence[float]) -> float:
         """Share of all fixations in ``box`` (left, top, right, bottom), pixels of the picture, rounded and clipped."""
-        left, top, right, bottom = self._clip(box)
+        return self._mass(self._clip(box))
+
+    def _mass(self, box: tuple[int, int, int, int]) -> float:
+        left, top, right, bottom = box
         return float(self._integral.mass([top], [bottom], [left], [right])[0, 0])
+
+    def regions(self, boxes: Mapping[str, Sequence[float]], fixations: int = FIXATIONS) -> tuple[RegionAttention, ...]:
+        """How much attention each of the named ``boxes`` draws, in their order; see ``runtime.regions``.
+
+        boxes: (left, top, right, bottom) in pixels of the picture by name, rounded and clipped; they may overlap.
+        fixations: the number within which a region counts as seen.
+        """
+        clipped = {}
+        for name, box in boxes.items():
+            try:
+                clipped[name] = self._clip(box)
+            except ArgumentError as error:
+                raise ArgumentError(f"region {name!r}: {error}") from None
+        return attention(clipped, self._mass, self.picture_size, fixations)
 
     def _clip(self, box: Sequence[float]) -> tuple[int, int, int, int]:
         if len(box) != 4 or not np.isfinite(box).all():
@@ -227,47 +253,54 @@ class GazeMap:
         below = (np.cumsum(counts) - counts) / steps.size
         return below.astype(np.float32)[steps]
 
-    def heat(self, size: Size | None = None) -> Image.Image:
-        """Levels for display, 8-bit grey: 255 * sqrt(density / highest density).
+    def near(self, size: Size) -> Array:
+        """The log density to draw at ``size`` (height, width): at that size where it is small, else on the grid."""
+        return self.grid if max(size) > GRID else self._at(size)
 
-        size: (height, width), that of ``overlay`` by default.
+    def heat(self, size: Size | None = None) -> Image.Image:
+        """Levels for display, 8-bit grey: 0 where people look no more than on average, 255 at the highest point.
+
+        size: (height, width), that of ``overlay`` by default. ``runtime.render`` says how levels are made.
         """
-        height, width = size = checked_size(size) or self.display_size
-        log_density = self.grid if max(size) > GRID else self._at(size)
-        relative = np.exp(0.5 * (log_density - log_density.max()))
-        levels = Image.fromarray((255 * relative + 0.5).astype(np.uint8))
-        # The grid is finer than the blur: between its cells the density is almost linear.
-        return levels if levels.size == (width, height) else levels.resize((width, height), Image.Resampling.BILINEAR)
+        return render.levels(self, checked_size(size) or self.display_size)
 
     @property
     def display_size(self) -> Size:
         """(height, width) for the screen: the size asked for, else the picture's with a side of at most ``DISPLAY``."""
         return self._asked or shrunk(self.picture_size, DISPLAY)
 
-    def overlay(self, opacity: float = 0.7, size: Size | None = None) -> Image.Image:
-        """The picture under a heat map, RGB; where nobody looks the picture shows unchanged.
+    def overlay(
+        self,
+        opacity: float | None = None,
+        size: Size | None = None,
+        style: str = "heat",
+        legend: bool = False,
+        scale: render.Scale | None = None,
+        regions: Sequence[RegionAttention] = (),
+    ) -> Image.Image:
+        """The map over the picture, RGB; what is looked at no more than on average shows unchanged under heat.
 
-        opacity: of the heat map at its highest point, 0..1. size: (height, width), ``display_size`` by default; give
-        ``picture_size`` for all pixels of the picture.
+        opacity: of what is drawn where it is strongest, 0..1. size: (height, width), ``display_size`` by default; give
+        ``picture_size`` for all pixels of the picture. style: "heat", "focus", "contours" or "gray". legend: add a
+        strip that explains it. scale: of another map, to compare the two. regions: boxes to outline, with their names
+        and shares. See ``runtime.render``.
         """
-        if not 0 <= opacity <= 1:
-            raise ArgumentError(f"opacity {opacity} is not between 0 and 1")
-        height, width = size = checked_size(size) or self.display_size
-        levels = self.heat(size)
-        colors = colours.colorize(levels)
-        if self._picture is None:
-            return colors
-        photo = self._picture.rgb(at_least=size)
-        # A copy in both cases: the picture keeps what it has decoded.
-        same = photo.size == (width, height)
-        shown = photo.copy() if same else photo.resize((width, height), Image.Resampling.BILINEAR)
-        # The square root lets weaker places show through as well.
-        alpha = (opacity * 255 * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
-        shown.paste(colors, mask=levels.point(alpha.tolist()))
-        return shown
+        shown = checked_size(size) or self.display_size
+        return render.draw(
+            self, self._picture, style, size=shown, opacity=opacity, scale=scale, legend=legend, regions=regions
+        )
 
-    def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Json]:
-        """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.
+    def to_json(
+        self,
+        peaks: int = 5,
+        ratios: Sequence[str] = (),
+        n: int = 1,
+        regions: Mapping[str, Sequence[float]] | None = None,
+        fixations: int = FIXATIONS,
+    ) -> dict[str, Json]:
+        """What was found, as plain values.
+
+        At most ``peaks`` peaks, at most ``n`` windows for each of ``ratios``, and what each of ``regions`` draws.
 
         This is the shape that the command line, the server and batch jobs all carry.
         """
@@ -280,6 +313,7 @@ class GazeMap:
             "crops": [
                 {"ratio": ratio, "windows": [window.to_json() for window in self.crop(ratio, n)]} for ratio in ratios
             ],
+            "regions": [region.to_json() for region in self.regions(regions or {}, fixations)],
             "milliseconds": {step: round(time, 3) for step, time in self.milliseconds.items()},
         }
 

@@ -91,22 +91,28 @@ class PruneSettings:
 
     marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
     remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
+    observed: steps at the end of a round that collect signals; the others only train. 0 for all, as in the paper.
     share: of the removable maps to remove per round instead of ``maps``; 0 for none.
     objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
     cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
     frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
+    first_order: the linear term of equation 5 in the signal, which the paper leaves out.
+    patience: rounds in which loss + ``beta`` * cost may fail to fall before the run ends; 0 for no early stopping.
     precision, scale: as in ``FitSettings``; a latency is that of images so scaled.
     """
 
     marks: tuple[float, ...] = ()
     remove: int = 0
     steps: int = 10
+    observed: int = 0
     maps: int = 1
     share: float = 0.0
     objective: Literal["beta*", "beta", "none"] = "beta*"
     beta: float = 0.0
     cost: Literal["flops", "latency"] = "flops"
     frozen_cost: bool = False
+    first_order: bool = False
+    patience: int = 0
     optimizer: Literal["adam", "sgd"] = "sgd"
     learning_rate: float = 0.0025
     batch: int = 8
@@ -117,6 +123,12 @@ class PruneSettings:
     def __post_init__(self) -> None:
         if self.frozen_cost and self.cost == "latency":
             raise ArgumentError(NO_FROZEN_COST)
+        if not 0 <= self.observed <= self.steps:
+            raise ArgumentError(f"observed = {self.observed} is not between 0 and the {self.steps} steps of a round")
+        if self.patience and not self.beta > 0:
+            raise ArgumentError(
+                f"patience = {self.patience} stops on loss + beta * cost and beta is {self.beta:g}; give a beta above 0"
+            )
         check_positive("learning_rate", self.learning_rate)
         check_positive("scale", self.scale)
 

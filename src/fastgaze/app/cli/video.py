@@ -1,5 +1,6 @@
-"""``fastgaze video``: a heat map over a video."""
+"""``fastgaze video`` and ``fastgaze reframe``: a heat map over a video, and a video in another shape."""
 
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,10 @@ from rich.progress import Progress, TaskID
 
 from fastgaze.app.cli import common
 from fastgaze.app.cli.common import Json, limit_blas, print_json, progress, report
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import write_whole
 from fastgaze.core.jsonable import Document
+from fastgaze.core.sizes import Size, format_size, parse_size
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="A video that FFmpeg can read.", show_default=False)]
 Smooth = Annotated[
@@ -18,6 +22,9 @@ Every = Annotated[int, typer.Option(min=1, help="Predict every n-th frame only, 
 AllThreads = Annotated[
     int | None, typer.Option(min=1, help="Threads of each of decoder, network and encoder. By default all cores.")
 ]
+
+# Sizes are whole and even numbers, so 1080x1920 and 406x720 are both 9:16.
+_SAME_SHAPE = 0.02
 
 
 def video(
@@ -64,6 +71,72 @@ def video(
         print_json({"input": str(source), "output": str(target)} | summary.to_json())
     else:
         _print(target, summary.to_json())
+
+
+def reframe(
+    source: Source,
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUTPUT",
+            help="The video to write: .mp4, .mov or .mkv; or NAME.json for the keyframes alone.",
+            show_default=False,
+        ),
+    ],
+    ratio: Annotated[
+        str | None, typer.Option(help="Width:height of the result, such as 9:16; by default that of --size.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="WIDTHxHEIGHT of the result; by default the window keeps its pixels.")
+    ] = None,
+    model: common.Model = None,
+    preset: Annotated[str, typer.Option(help="Preset of x264, from ultrafast to slow.")] = "superfast",
+    crf: Annotated[float, typer.Option(help="Quality of x264, from 0 (best) to 51.")] = 20,
+    threads: AllThreads = None,
+    json: Json = False,
+) -> None:
+    """Give a video another shape: a window follows what people look at and jumps only at cuts.
+
+    Sound and times stay as they are. With --json, the keyframes of the window are printed for use in an editor.
+    """
+    limit_blas(threads)
+    from fastgaze.runtime import video as library
+
+    wanted = None if size is None else parse_size(size)
+    shape = _shape(ratio, wanted)
+    with library.Reader(source) as reader:
+        total = reader.expected_frames
+    alone = target.suffix.lower() == ".json"
+    with progress() as bar:
+        counter = Counter(bar, source.name, None if total is None else total * (1 if alone else 2))
+        if alone:
+            found = library.plan(source, shape, model, threads=threads, progress=counter)
+        else:
+            found = library.reframe(
+                source, target, shape, wanted, model, preset=preset, crf=crf, threads=threads, progress=counter
+            )
+    facts = {"input": str(source), "output": str(target)} | found.to_json()
+    if alone:
+        write_whole(target, (dumps(facts, indent=2) + "\n").encode())
+    if json:
+        print_json(facts)
+    else:
+        window = f"a window of {format_size(found.window)} in {format_size(found.size)}"
+        report(f"{target}: {found.frames} frames, {len(found.shots)} shots, {window}")
+
+
+def _shape(ratio: str | None, size: Size | None) -> float:
+    """Width over height of the result."""
+    from fastgaze.runtime.crop import parse_ratio
+
+    if ratio is None:
+        if size is None:
+            raise ArgumentError("give --ratio, such as 9:16, or --size, such as 1080x1920")
+        return size[1] / size[0]
+    shape = parse_ratio(ratio)
+    if size is not None and abs(size[1] / size[0] / shape - 1) > _SAME_SHAPE:
+        raise ArgumentError(f"--size {size[1]}x{size[0]} does not have the --ratio {ratio}; give one of them")
+    return shape
 
 
 class Counter:

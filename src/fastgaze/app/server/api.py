@@ -34,8 +34,8 @@ from fastgaze.app.server.several import answer_each
 from fastgaze.app.server.turns import Caller
 from fastgaze.app.server.wire import Outcome, Task
 from fastgaze.app.server.workers import Nursery
+from fastgaze.app.site import describe_models
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.jsonable import Json
 from fastgaze.runtime import zoo
 from fastgaze.runtime.card import ModelCard
 
@@ -54,7 +54,7 @@ HEADERS = {
 }
 _LIVE = json.dumps({"status": "ok", "version": __version__}).encode()
 _PATHS = {"/", "/docs", "/examples", "/livez", "/metrics", "/openapi.json", "/readyz"}
-_PATHS |= {"/v1/crop", "/v1/gaze", "/v1/models"}
+_PATHS |= {"/v1/compare", "/v1/crop", "/v1/gaze", "/v1/models"}
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _SIGNING = ("expires", "signature")
 
@@ -101,18 +101,18 @@ class Server:
         self.metrics = Metrics(pool, self._uploads, self._answers)
         self._page = site.page_files()
         self._examples = site.example_files(settings.examples, limits)
-        self._models = json.dumps(_describe(cards, limits)).encode()
+        self._models = json.dumps(describe_models(cards, limits)).encode()
         described = document(self.names, limits)
         self._openapi = json.dumps(described).encode()
         self._docs = site.File(docs.page(described).encode(), "text/html; charset=utf-8")
 
     def app(self) -> Starlette:
         """The routes as an application."""
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/", self.index, methods=["GET"]),
                 Route("/docs", self.docs, methods=["GET"]),
-                Route("/page/{name}", self.page_file, methods=["GET"]),
+                Route("/page/{name:path}", self.page_file, methods=["GET"]),
                 Route("/examples", self.list_examples, methods=["GET"]),
                 Route("/examples/{name}", self.example, methods=["GET"]),
                 Route("/livez", self.live, methods=["GET"]),
@@ -122,10 +122,13 @@ class Server:
                 Route("/v1/models", self.models, methods=["GET"]),
                 Route("/v1/gaze", self.gaze, methods=["POST"]),
                 Route("/v1/crop", self.crop, methods=["POST"]),
+                Route("/v1/compare", self.compare, methods=["POST"]),
             ],
             exception_handlers={ApiError: _on_api_error, HTTPException: _on_http_error, Exception: _on_bug},
             lifespan=self._lifespan,
         )
+        app.router.redirect_slashes = False  # a redirect would repeat the client's own Host
+        return app
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -185,6 +188,10 @@ class Server:
         """Windows that keep what people look at."""
         return await self._work(request, "crop")
 
+    async def compare(self, request: Request) -> Response:
+        """What several pictures draw, beside each other."""
+        return await self._work(request, "compare")
+
     async def _work(self, request: Request, verb: str) -> Response:
         connection: GuardedProtocol = request.state.connection
         with contextlib.ExitStack() as held:
@@ -222,28 +229,6 @@ class Server:
                 error.headers = {**error.headers, "connection": "close"}
             raise
         return Task(verb, options, query, body.content_type if body.is_form else ""), content
-
-
-def _describe(cards: Sequence[ModelCard], limits: Limits) -> dict[str, Json]:
-    return {
-        "default": cards[0].name,
-        "models": [
-            {
-                "name": card.name,
-                "architecture": card.architecture,
-                "precision": card.precision,
-                "parameters": card.parameters,
-                "gflop_640x480": card.gflop_640x480,
-                "gflop_working": card.gflop_working,
-                "working_pixels": card.working_size.pixels,
-                "scores": dict(card.scores),
-                "data": card.data,
-                "licence": card.licence,
-            }
-            for card in cards
-        ],
-        "limits": limits.to_json(),
-    }
 
 
 async def _on_api_error(_: Request, error: Exception) -> Response:
@@ -297,8 +282,8 @@ class Outermost:
             status = 499
         path = scope["path"] if scope["path"] in _PATHS else "(other)"
         method = scope["method"] if scope["method"] in _METHODS else "(other)"
-        if method == "POST" and status != 503 and "state" in scope:
-            scope["state"]["connection"].known = status == 200
+        if method == "POST":
+            scope["state"]["connection"].note(status)
         seconds = perf_counter() - start
         self._metrics.count(method, path, status, seconds)
         if path != "/livez" or status != 200:

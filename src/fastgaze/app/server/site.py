@@ -9,10 +9,10 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fastgaze.app import site
 from fastgaze.app.server.answers import PacedResponse
 from fastgaze.app.server.limits import ApiError, Limits, shown
 
-PAGE = Path(__file__).parent / "page"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -23,7 +23,6 @@ _TYPES = {
     ".png": "image/png",
     ".webp": "image/webp",
 }
-_PICTURES = (".jpg", ".jpeg", ".png", ".webp")
 _MOST_EXAMPLES = 12
 
 
@@ -51,19 +50,15 @@ Files = Mapping[str, File]
 
 
 def page_files() -> Files:
-    """The page by name."""
-    return {
-        path.name: File(path.read_bytes(), _TYPES[path.suffix])
-        for path in sorted(PAGE.iterdir())
-        if path.suffix in _TYPES
-    }
+    """The page by the address that follows ``/page/``."""
+    return {name: File(path.read_bytes(), _TYPES[path.suffix]) for name, path in site.page_files()}
 
 
 def example_files(folder: Path | None, limits: Limits) -> Files:
     """The example pictures of a folder by name, at most a dozen."""
     if folder is None or not folder.is_dir():
         return {}
-    paths = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in _PICTURES and path.is_file()]
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in site.PICTURES and path.is_file()]
     fitting = [path for path in paths if path.stat().st_size <= limits.bytes][:_MOST_EXAMPLES]
     return {path.name: File(path.read_bytes(), _TYPES[path.suffix.lower()]) for path in fitting}
 

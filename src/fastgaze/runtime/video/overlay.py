@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.core.errors import ArgumentError
 from fastgaze.core.sizes import Size
-from fastgaze.runtime import colours
+from fastgaze.runtime import render
 from fastgaze.runtime.video.watch import color_space
 
 if TYPE_CHECKING:
@@ -28,8 +27,9 @@ REDUCTION = 8
 _LUMA = {1: (0.2126, 0.0722), 9: (0.2627, 0.0593)}
 _BT601 = (0.299, 0.114)
 _TICK = Fraction(1, 25)
-# FFmpeg's numbers of ranges: luma 16..235, and 0..255.
-_LIMITED, _FULL = 1, 2
+LIMITED = 1
+"""FFmpeg's number of the range in which luma is 16..235."""
+_FULL = 2
 
 
 def heat_size(size: Size) -> Size:
@@ -46,9 +46,7 @@ class Painter:
 
     def __init__(self, opacity: float = 0.7, alone: bool = False) -> None:
         """opacity: at the hottest point, 0..1. alone: the map without the picture."""
-        if not 0 <= opacity <= 1:
-            raise ArgumentError(f"opacity {opacity} is not between 0 and 1")
-        self._opacity, self._alone = opacity, alone
+        self._opacity, self._alone = render.checked_opacity(opacity), alone
         self._size: Size | None = None
         self._space: int | None = None
         self._graph: _Graph | None = None
@@ -59,19 +57,19 @@ class Painter:
         # A file may change its size and matrix midway; a video cannot.
         self._size = self._size or (max(frame.height & ~1, 2), max(frame.width & ~1, 2))
         self._space = self._space or color_space(frame)
-        plain = _to_420(frame, *self._size, self._space)
+        plain = to_420(frame, *self._size, self._space)
         small = _colored(heat, 1.0 if self._alone else self._opacity, self._alone, self._space)
         if self._graph is None or self._graph.heat_size != heat.shape:
             self._graph = _Graph(plain, small, self._alone)
         painted = self._graph(plain, small)
         for item in (plain, painted):
             item.pts, item.time_base = time
-        painted.colorspace, painted.color_range = self._space, _LIMITED
+        painted.colorspace, painted.color_range = self._space, LIMITED
         painted.color_primaries, painted.color_trc = frame.color_primaries, frame.color_trc
         return painted
 
 
-def _to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoFrame":
+def to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoFrame":
     """The frame as yuv420p of this size, limited range and YUV matrix; itself if it is that already."""
     before = color_space(frame)
     same = (frame.height, frame.width, before) == (height, width, space) and frame.color_range != _FULL
@@ -83,7 +81,7 @@ def _to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoF
         format="yuv420p",
         src_colorspace=before,
         dst_colorspace=space,
-        dst_color_range=_LIMITED,
+        dst_color_range=LIMITED,
         threads=1,
     )
 
@@ -150,9 +148,9 @@ def plane(frame: "VideoFrame", index: int) -> Plane:
 @lru_cache(maxsize=8)
 def _table(opacity: float, alone: bool, space: int) -> Plane:
     """Y, U, V and opacity (0..255) of 256 levels of heat, (4, 256)."""
-    levels = np.full(256, 255.0) if alone else opacity * np.arange(256)
-    yuv = _to_yuv(colours.table(), *_LUMA.get(space, _BT601))
-    return np.round(np.vstack([yuv, levels])).astype(np.uint8)
+    rgba = np.insert(render.on_black(), 3, 255, axis=1) if alone else render.palette(opacity)
+    yuv = _to_yuv(rgba[:, :3], *_LUMA.get(space, _BT601))
+    return np.round(np.vstack([yuv, rgba[:, 3]])).astype(np.uint8)
 
 
 def _to_yuv(rgb: npt.NDArray[np.uint8], red: float, blue: float) -> npt.NDArray[np.float64]:

@@ -112,7 +112,7 @@ def render(
     clock, start, cpu = Clock(), perf_counter(), process_time()
     frames = shots = 0
     with Reader(path, threads) as reader, Writer(Path(out), reader, preset, crf, threads) as writer:
-        for seen in watch(_frames_with_sound(reader, writer, clock), predictor, watching, clock):
+        for seen in watch(frames_with_sound(reader, writer, clock), predictor, watching, clock):
             _draw(seen, painter, writer, clock)
             frames, shots = frames + 1, shots + seen.cut
             if progress is not None:
@@ -127,7 +127,7 @@ def as_predictor(model: PathLike | Predictor | None, threads: int | None) -> Pre
     return model if isinstance(model, Predictor) else load(model, threads=threads)
 
 
-def _frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> "Iterator[VideoFrame]":
+def frames_with_sound(reader: Reader, writer: Writer, clock: Clock) -> "Iterator[VideoFrame]":
     """Frames; the packets of sound between them go straight to the output."""
     for kind, item in reader.items(clock):
         if kind == "frame":

@@ -50,8 +50,10 @@ _BINS = 16
 _PLAIN = 3.0
 # Share of their contrast that two frames may differ by on average, pixel by pixel, and be alike without a search.
 _STILL = 0.12
-# Share of the contrast of both frames that must lie in their common part after a pan.
+# Share of both frames, and of their contrast, that must lie in their common part after a pan.
 _COMMON = 0.4
+# Levels by which the mean of the common part may differ.
+_SAME_LIGHT = 24.0
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -130,7 +132,7 @@ def unlike(before: Array, after: Array) -> float:
 
 def overlap(before: Array, after: Array) -> tuple[Array, Array] | None:
     """What both frames (h, w) show if the camera has only turned: equal parts of both, at the shift at which they
-    correlate best. None if at no shift the common part holds enough of the contrast of both.
+    correlate best. None if the common part never holds enough of the contrast of both, or if its light has changed.
     """
     height, width = after.shape
     one, other = (values - values.mean() for values in (before, after))
@@ -138,13 +140,15 @@ def overlap(before: Array, after: Array) -> tuple[Array, Array] | None:
     products = _correlation(one, other)
     energies = _correlation(np.square(one), inside), _correlation(inside, np.square(other))
     least = [_COMMON * float(np.square(values).sum()) for values in (one, other)]
-    valid = (energies[0] > least[0]) & (energies[1] > least[1])
+    area = _correlation(inside, inside)
+    valid = (area > _COMMON * height * width) & (energies[0] > least[0]) & (energies[1] > least[1])
     if not valid.any():
         return None
     scores = np.where(valid, products / np.sqrt(np.maximum(energies[0] * energies[1], 1e-6)), -1)
     row, column = np.unravel_index(int(scores.argmax()), scores.shape)
     down, right = int(row) - height + 1, int(column) - width + 1
-    return before[_slices(down, right, after.shape)], after[_slices(-down, -right, after.shape)]
+    both = before[_slices(down, right, after.shape)], after[_slices(-down, -right, after.shape)]
+    return None if abs(float(both[0].mean() - both[1].mean())) > _SAME_LIGHT else both
 
 
 def _correlation(one: Array, other: Array) -> Array:

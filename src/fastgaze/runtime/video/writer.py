@@ -34,17 +34,25 @@ class Writer:
     """
 
     def __init__(
-        self, path: Path, reader: Reader, preset: str = "superfast", crf: float = 23, threads: int | None = None
+        self,
+        path: Path,
+        reader: Reader,
+        preset: str = "superfast",
+        crf: float = 23,
+        threads: int | None = None,
+        square: bool = False,
     ) -> None:
-        """preset, crf: x264's speed and quality (lower is better). threads: of the encoder, all cores by default."""
+        """preset, crf: x264's speed and quality (lower is better). threads: of the encoder, all cores by default.
+        square: pixels are square, whatever those of the input are.
+        """
         self._av = require("av", "video")
         self.path = path
-        _check(path, reader, preset, crf)
+        check_target(path, reader, preset, crf)
         with ExitStack() as held:
             self._target = held.enter_context(replacing(path)) if path.exists() else path
             self._container = self._open()
             self._held = held.pop_all()
-        self._reader, self._threads = reader, threads
+        self._reader, self._threads, self._square = reader, threads, square
         self._options = {"preset": preset, "crf": str(crf)}
         self._video: VideoStream | None = None
         self._sound: dict[int, AudioStream] = {}
@@ -117,7 +125,7 @@ class Writer:
         for tag in _COLOUR_TAGS:
             setattr(context, tag, getattr(frame, tag))
         context.gop_size = max(round(_KEY_SECONDS * self._reader.rate), 1)
-        if source.sample_aspect_ratio:
+        if source.sample_aspect_ratio and not self._square:
             context.sample_aspect_ratio = source.sample_aspect_ratio
         if self._threads is not None:
             context.thread_count = self._threads
@@ -165,7 +173,8 @@ class Writer:
         self._held.__exit__(kind, error, trace)
 
 
-def _check(path: Path, reader: Reader, preset: str, crf: float) -> None:
+def check_target(path: Path, reader: Reader, preset: str, crf: float) -> None:
+    """An error if the video that ``reader`` reads cannot be written to ``path`` with these settings."""
     if path.suffix.lower() not in SUFFIXES:
         raise ArgumentError(f"cannot write {path.name!r}: the name of a video ends in {', '.join(SUFFIXES)}")
     if path.exists() and path.samefile(reader.path):

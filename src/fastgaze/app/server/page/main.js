@@ -1,14 +1,20 @@
 // What the user does, what the page then knows, and what it shows.
 
-import { ask, get, pause, Refusal } from "./api.js";
+import * as address from "./address.js";
+import * as boxes from "./boxes.js";
+import * as compare from "./compare.js";
+import { engine, Refusal } from "./engine.js";
+import { GazeMap } from "./gaze/map.js";
 import * as panel from "./panel.js";
 import * as saving from "./save.js";
 import * as stage from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
-const state = {
-  models: [], limits: null, file: null, url: null, decoding: null, shown: null, result: null, ratio: "", chosen: 0, request: null,
-};
+const MOST_PICTURES = 24;
+const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+
+// A picture: { file, example, url, size, decoding, result, asked, regions, gaze }. `asked` are the options of `result`.
+const state = { models: [], limits: null, pictures: [], current: null, other: null, ratio: "", chosen: 0, request: null, wanted: null };
 
 // -- what is shown --------------------------------------------------------------------------------
 
@@ -16,8 +22,9 @@ function enter(name) {
   const focused = document.activeElement;
   document.body.dataset.state = name;
   $("drop").hidden = name !== "empty";
-  $("view").hidden = $("panel").hidden = $("another").hidden = name === "empty";
-  $("panel").inert = !state.result;
+  $("panel").hidden = $("another").hidden = name === "empty";
+  $("view").hidden = name === "empty" || state.other !== null;
+  $("panel").inert = !state.current?.result;
   $("view").setAttribute("aria-busy", String(name === "loading"));
   // What had the focus may be gone now; its counterpart takes it.
   if ($("drop").contains(focused) && name !== "empty") $("another").focus({ preventScroll: true });
@@ -28,43 +35,56 @@ const say = (text) => { $("status").textContent = text; };
 
 function complain(text, retriable = false) {
   $("alert-text").textContent = text;
-  $("retry").hidden = !retriable || !state.file;
+  $("retry").hidden = !retriable || !state.current;
   $("alert").hidden = false;
 }
 
 const calm = () => { $("alert").hidden = true; };
 
 function showResult() {
-  const { result } = state;
+  const { result, file, regions } = state.current;
   const size = result.picture_size;
   stage.setSize(size);
   stage.showMarks(result.peaks, size);
   panel.showPeaks(result.peaks, stage.light);
-  chooseRatio(state.ratio);
+  boxes.show(regions, size);
+  chooseRatio(state.ratio, state.wanted?.window > 0 ? state.wanted.window : 0);
+  state.wanted = null;
   const { network, total } = result.milliseconds;
-  const time = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
-  $("caption").textContent = `${state.file.name} · ${size.width} × ${size.height}`;
-  $("timing").textContent = `${time(total)} in all, ${time(network)} in the network`;
-  $("photo").alt = `${state.file.name}, with where people look in it`;
+  $("caption").textContent = `${file.name} · ${size.width} × ${size.height}`;
+  $("timing").textContent = `${panel.time(total)} in all, ${panel.time(network)} in the network`;
+  $("photo").alt = `${file.name}, with where people look in it`;
   const places = result.peaks.length === 1 ? "One place draws" : `${result.peaks.length} places draw`;
-  say(`Done in ${time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of the attention.`);
+  say(`Done in ${panel.time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of the attention.`);
+  showPictures();
+  measureRegions(true);
 }
 
-const windows = () => state.result?.crops.find((crop) => crop.ratio === state.ratio)?.windows ?? [];
+function showPictures() {
+  const { pictures, current } = state;
+  panel.showStrip(pictures, current, show, remove);
+  panel.showOthers(pictures, current);
+}
 
-function chooseRatio(ratio) {
+const windows = () => state.current?.result?.crops.find((crop) => crop.ratio === state.ratio)?.windows ?? [];
+
+function chooseRatio(ratio, index = 0) {
   state.ratio = ratio;
-  chooseWindow(0);
+  panel.checkRatio(ratio);
+  const found = windows();
+  const first = Math.min(index, Math.max(found.length - 1, 0));
+  chooseWindow(first);
   $("crop-hint").hidden = ratio !== "";
   $("save-crop").disabled = ratio === "";
-  panel.showWindows(windows(), $("photo"), state.result.picture_size, 0, chooseWindow);
+  panel.showWindows(found, $("photo"), state.current.result.picture_size, first, chooseWindow);
 }
 
 function chooseWindow(index) {
   state.chosen = index;
   const window = windows()[index];
-  stage.showWindow(window?.box ?? null, state.result.picture_size);
+  stage.showWindow(window?.box ?? null, state.current.result.picture_size);
   if (window) say(`${state.ratio} window ${index + 1} keeps ${panel.share(window.mass)} of the attention.`);
+  remember();
 }
 
 function setOpacity() {
@@ -72,85 +92,229 @@ function setOpacity() {
   stage.setOpacity($("opacity").value / 100);
 }
 
+function setMarks() {
+  $("marks").hidden = !$("show-marks").checked;
+}
+
 function showModelFacts() {
   const model = state.models.find((each) => each.name === $("model").value);
   $("model-facts").textContent = model ? panel.describe(model) : "";
 }
 
-// -- from a file to a result ----------------------------------------------------------------------
+// -- from files to results ------------------------------------------------------------------------
 
-const options = (more) => ({ model: $("model").value, center_bias: $("bias").checked ? "model" : "none", ...more });
+const options = () => ({ model: $("model").value, center_bias: $("bias").checked ? "model" : "none" });
 
-async function open(file) {
+function take(files, example = null) {
+  if (!files?.length) return;
   calm();
-  if (state.limits && file.size > state.limits.bytes) {
-    complain(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MB; at most ${Math.floor(state.limits.bytes / 2 ** 20)} MB are accepted.`);
-    return;
-  }
+  const fitting = [...files].filter(isAccepted).slice(0, MOST_PICTURES);
+  if (!fitting.length) return;
+  const added = fitting.map((file) => ({ file, example, url: URL.createObjectURL(file), result: null, asked: "", regions: [] }));
+  if (state.wanted?.regions.length) added[0].regions = state.wanted.regions;
+  state.pictures.push(...added);
+  while (state.pictures.length > MOST_PICTURES) URL.revokeObjectURL(state.pictures.shift().url);
+  show(added[0]);
+}
+
+function isAccepted(file) {
+  const most = state.limits?.bytes ?? Infinity;
+  if (file.size <= most) return true;
+  complain(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MB; at most ${Math.floor(most / 2 ** 20)} MB are accepted.`);
+  return false;
+}
+
+async function show(picture) {
+  closeComparison();
   state.request?.abort();
   state.request = null;
-  if (state.url) URL.revokeObjectURL(state.url);
-  Object.assign(state, { file, url: URL.createObjectURL(file), result: null, shown: null });
-  $("caption").textContent = file.name;
+  state.current = picture;
+  showPictures();
+  $("caption").textContent = picture.file.name;
   $("timing").textContent = $("photo").alt = "";
-  state.decoding = stage.showPhoto(state.url).then((size) => {
-    if (state.file !== file) return;
-    state.shown = size;
-    stage.setSize(size ?? { width: 4, height: 3 });
+  stage.showWindow(null);
+  boxes.show([], { width: 1, height: 1 });
+  if (picture.size) stage.setSize(picture.size);
+  const decoding = stage.showPhoto(picture.url).then((size) => {
+    picture.size ??= size;
+    if (state.current === picture) stage.setSize(picture.size ?? { width: 4, height: 3 });
   });
+  picture.decoding = decoding;
   // Most pictures are there at once and come without a flicker; a large one is sent while it is being decoded.
-  await Promise.race([state.decoding, pause(0.15)]);
-  if (state.file === file) await look();
+  await Promise.race([decoding, pause(0.15)]);
+  if (state.current === picture) await look();
 }
 
 async function look() {
-  const { file } = state;
+  const picture = state.current;
   state.request?.abort();
   const request = (state.request = new AbortController());
   enter("loading");
-  say(`Looking at ${file.name}.`);
+  say(`Looking at ${picture.file.name}.`);
   try {
-    const asked = options({ heat: "true", ratio: panel.RATIOS.join(","), n: "3" });
-    const result = await (await ask(file, asked, request.signal)).json();
-    await Promise.all([stage.showHeat(result.heat), state.decoding]);
-    await showAsServerSeesIt(file, result, request.signal);
+    await predict(picture, request.signal);
+    await Promise.all([stage.showHeat(picture.result.heat), picture.decoding]);
+    await showAsServerSeesIt(picture, request.signal);
     if (state.request !== request) return;
-    state.result = result;
     calm();
     enter("result");
     showResult();
   } catch (error) {
     if (error.name === "AbortError" || state.request !== request) return;
-    fail(error);
+    await fail(picture, error);
   }
 }
 
-// A TIFF, or a turned picture that this browser does not turn: show the one that the server decoded.
-async function showAsServerSeesIt(file, result, signal) {
-  const { width, height } = result.picture_size;
-  if (state.shown?.width === width && state.shown?.height === height) return;
-  const picture = await ask(file, { format: "overlay", opacity: "0" }, signal);
-  const url = URL.createObjectURL(await picture.blob());
-  await stage.showPhoto(url);
-  URL.revokeObjectURL(state.url);
-  Object.assign(state, { url, shown: result.picture_size });
+// Results are kept as long as the options stay the same.
+async function predict(picture, signal) {
+  const asked = options();
+  const key = JSON.stringify(asked);
+  if (picture.result && picture.asked === key) return;
+  const result = await engine.look(picture.file, { ...asked, ratio: panel.RATIOS.join(","), n: "3" }, signal);
+  Object.assign(picture, { result, asked: key, gaze: null });
 }
 
-function fail(error) {
+// A TIFF, or a turned picture that this browser does not turn: show the one that the server decoded.
+async function showAsServerSeesIt(picture, signal) {
+  const { width, height } = picture.result.picture_size;
+  if (picture.size?.width === width && picture.size?.height === height) return;
+  const url = URL.createObjectURL(await engine.picture(picture.file, signal));
+  await stage.showPhoto(url);
+  URL.revokeObjectURL(picture.url);
+  Object.assign(picture, { url, size: picture.result.picture_size });
+}
+
+async function fail(picture, error) {
   const known = error instanceof Refusal;
-  enter(state.result ? "result" : "empty");
-  if (state.result) $("model").value = state.result.model;
-  complain(known ? `${state.file.name}: ${error.message}` : "Something went wrong in this page. Reload it.", known && error.retriable);
+  const retriable = known && error.retriable;
+  if (!picture.result && !retriable) await leave(picture);
+  else enter(picture.result ? "result" : "empty");
+  if (state.current?.result) $("model").value = state.current.result.model;
+  complain(known ? `${picture.file.name}: ${error.message}` : "Something went wrong in this page. Reload it.", retriable);
   say("");
   if (!known) console.error(error);
 }
 
-// -- what the user does ---------------------------------------------------------------------------
-
-function take(files) {
-  const file = [...(files ?? [])][0];
-  if (file) open(file);
+// A picture that cannot be looked at goes; the last one that could be takes its place.
+async function leave(picture) {
+  URL.revokeObjectURL(picture.url);
+  state.pictures = state.pictures.filter((each) => each !== picture);
+  const last = state.pictures.findLast((each) => each.result);
+  state.current = last ?? null;
+  if (last) await show(last);
+  else enter("empty");
 }
+
+function remove(picture) {
+  const index = state.pictures.indexOf(picture);
+  URL.revokeObjectURL(picture.url);
+  state.pictures.splice(index, 1);
+  if (picture === state.current) show(state.pictures[Math.min(index, state.pictures.length - 1)]);
+  else showPictures();
+}
+
+// -- regions and comparison -----------------------------------------------------------------------
+
+// The map on its grid; asked for once, then every box is measured here.
+async function gazeOf(picture) {
+  const { model, center_bias, picture_size } = picture.result;
+  picture.gaze ??= engine
+    .grid(picture.file, { model, center_bias, picture_size })
+    .then((grid) => new GazeMap(grid, picture_size, { model }));
+  try {
+    return await picture.gaze;
+  } catch (error) {
+    picture.gaze = null;
+    throw error;
+  }
+}
+
+async function measureRegions(settled) {
+  const picture = state.current;
+  $("regions-hint").hidden = picture.regions.length > 0;
+  if (settled) remember();
+  if (!picture.regions.length) return;
+  try {
+    const gaze = await gazeOf(picture);
+    if (state.current !== picture) return;
+    boxes.showFacts(gaze.regions(Object.fromEntries(picture.regions.map(({ name, box }) => [name, box]))));
+  } catch (error) {
+    report(error, "The regions cannot be measured.");
+  }
+}
+
+async function startComparing() {
+  const [first, second] = [state.current, state.pictures[Number($("compare").value)]];
+  if (!second) return closeComparison();
+  try {
+    await predict(second);
+    const [a, b] = await Promise.all([gazeOf(first), gazeOf(second)]);
+    state.other = second;
+    const described = [[first, a], [second, b]].map(([{ file, url, regions }, gaze]) => ({ name: file.name, url, gaze, regions }));
+    await compare.show(...described);
+    $("view").hidden = true;
+    $("comparison").hidden = false;
+    say(`${first.file.name} and ${second.file.name} are shown side by side.`);
+  } catch (error) {
+    $("compare").value = "";
+    report(error, "The pictures cannot be compared.");
+  }
+}
+
+function closeComparison() {
+  const open = state.other !== null;
+  state.other = null;
+  $("comparison").hidden = true;
+  $("compare").value = "";
+  if (open) $("view").hidden = false;
+}
+
+function report(error, otherwise) {
+  complain(error instanceof Refusal ? error.message : otherwise);
+  if (!(error instanceof Refusal)) console.error(error);
+}
+
+// -- the address ----------------------------------------------------------------------------------
+
+function remember() {
+  const { current, ratio, chosen } = state;
+  if (!current?.result || state.wanted) return;
+  const [first] = state.models;
+  address.write({
+    model: $("model").value === first?.name ? "" : $("model").value,
+    bias: $("bias").checked,
+    ratio,
+    window: chosen,
+    opacity: Number($("opacity").value),
+    marks: $("show-marks").checked,
+    example: current.example,
+    regions: current.regions,
+  });
+}
+
+function recall(names) {
+  const wanted = (state.wanted = address.read());
+  if (state.models.some(({ name }) => name === wanted.model)) $("model").value = wanted.model;
+  $("bias").checked = wanted.bias;
+  $("show-marks").checked = wanted.marks;
+  if (wanted.opacity >= 0 && wanted.opacity <= 100) $("opacity").value = wanted.opacity;
+  if (panel.RATIOS.includes(wanted.ratio)) state.ratio = wanted.ratio;
+  if (names.includes(wanted.example)) openExample(wanted.example);
+}
+
+async function copyLink() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    $("link-hint").textContent = state.current.example
+      ? "Copied. Whoever opens it sees this example with these settings and regions."
+      : "Copied. Whoever opens it adds the picture and sees these settings and regions.";
+  } catch {
+    $("link-hint").textContent = "This browser does not let the page copy; take the address from its bar.";
+  }
+  say($("link-hint").textContent);
+}
+
+// -- what the user does ---------------------------------------------------------------------------
 
 function choose() {
   $("file").value = "";
@@ -159,52 +323,45 @@ function choose() {
 
 async function openExample(name) {
   try {
-    const response = await fetch(`/examples/${encodeURIComponent(name)}`);
+    const response = await fetch(`examples/${encodeURIComponent(name)}`);
     if (!response.ok) throw new Error(String(response.status));
     const blob = await response.blob();
-    await open(new File([blob], name, { type: blob.type }));
+    take([new File([blob], name, { type: blob.type })], name);
   } catch {
     complain("The example cannot be loaded.");
   }
 }
 
-function showExamples(names) {
-  $("examples").hidden = names.length === 0;
-  const items = names.map((name) => {
-    const image = Object.assign(new Image(), { src: `/examples/${encodeURIComponent(name)}`, alt: `Example: ${saving.stem(name)}` });
-    const button = Object.assign(document.createElement("button"), { type: "button" });
-    button.append(image);
-    button.addEventListener("click", () => openExample(name));
-    const item = document.createElement("li");
-    item.append(button);
-    return item;
-  });
-  $("example-list").replaceChildren(...items);
-}
-
 async function saveData() {
+  const { file } = state.current;
   try {
-    const response = await ask(state.file, options({ format: "npy" }));
-    saving.save(await response.blob(), `${saving.stem(state.file.name)}.npy`);
+    saving.save(await engine.file(file, options()), `${saving.stem(file.name)}.npy`);
   } catch (error) {
-    complain(error instanceof Refusal ? error.message : "The map cannot be saved.");
+    report(error, "The map cannot be saved.");
   }
 }
 
 function listen() {
-  $("choose").addEventListener("click", choose);
-  $("another").addEventListener("click", choose);
-  $("file").addEventListener("change", () => take($("file").files));
-  $("retry").addEventListener("click", look);
-  $("dismiss").addEventListener("click", calm);
-  $("opacity").addEventListener("input", setOpacity);
-  $("show-marks").addEventListener("change", () => { $("marks").hidden = !$("show-marks").checked; });
-  $("model").addEventListener("change", () => { showModelFacts(); if (state.file) look(); });
-  $("bias").addEventListener("change", () => { if (state.file) look(); });
-  $("save-overlay").addEventListener("click", () => saving.saveOverlay($("photo"), $("heat"), $("opacity").value / 100, state.file));
-  $("save-crop").addEventListener("click", () => saving.saveCrop($("photo"), state.result.picture_size, windows()[state.chosen].box, state.ratio, state.file));
-  $("save-heat").addEventListener("click", () => saving.saveHeat(state.result.heat, state.file));
-  $("save-npy").addEventListener("click", saveData);
+  const on = (id, kind, act) => $(id).addEventListener(kind, act);
+  const size = () => state.current.result.picture_size;
+  on("choose", "click", choose);
+  on("another", "click", choose);
+  on("file", "change", () => take($("file").files));
+  on("retry", "click", look);
+  on("dismiss", "click", calm);
+  on("opacity", "input", setOpacity);
+  on("opacity", "change", remember);
+  on("show-marks", "change", () => { setMarks(); remember(); });
+  on("model", "change", () => { showModelFacts(); if (state.current) look(); });
+  on("bias", "change", () => { if (state.current) look(); });
+  on("compare", "change", startComparing);
+  on("stop-comparing", "click", () => { closeComparison(); $("compare").focus(); });
+  on("copy-link", "click", copyLink);
+  on("save-overlay", "click", () => saving.saveOverlay($("photo"), $("heat"), $("opacity").value / 100, state.current.file));
+  on("save-crop", "click", () => saving.saveCrop($("photo"), size(), windows()[state.chosen].box, state.ratio, state.current.file));
+  on("save-heat", "click", () => saving.saveHeat($("heat"), size(), state.current.file));
+  on("save-npy", "click", saveData);
+  boxes.listen(measureRegions);
   document.addEventListener("paste", (event) => take(event.clipboardData?.files));
   listenToDrops();
 }
@@ -223,20 +380,23 @@ function listenToDrops() {
 
 async function start() {
   listen();
-  setOpacity();
   panel.showRatios(chooseRatio);
+  $("api-link").hidden = document.documentElement.dataset.engine === "browser";
   try {
-    const [{ models, default: first, limits }, { examples }] = await Promise.all([get("/v1/models"), get("/examples")]);
+    const { models, default: first, limits, examples, promise } = await engine.start();
     Object.assign(state, { models, limits });
     panel.showModels(models);
     $("model").value = first;
-    showModelFacts();
-    showExamples(examples);
+    panel.showExamples(examples, openExample);
     const most = `Up to ${Math.floor(limits.bytes / 2 ** 20)} MB and ${Math.floor(limits.pixels / 1e6)} megapixels.`;
-    $("hint").textContent = `JPEG, PNG, WebP, AVIF, GIF or TIFF. ${most} It is sent to this server only and is not kept.`;
+    $("hint").textContent = `JPEG, PNG, WebP, AVIF or GIF. ${most} ${promise}`;
+    recall(examples);
+    showModelFacts();
   } catch (error) {
     complain(error.message);
   }
+  setOpacity();
+  setMarks();
 }
 
 start();

@@ -1,4 +1,6 @@
-// Lists of results: peaks, ratios, suggested windows.
+// Lists: pictures, peaks, ratios, suggested windows, models.
+
+import { stem } from "./save.js";
 
 export const RATIOS = ["1:1", "4:5", "9:16", "3:2", "4:3", "16:9", "3:1"];
 
@@ -15,6 +17,8 @@ export function share(value) {
   const percent = 100 * value;
   return percent > 0 && percent < 1 ? "<1%" : `${Math.round(percent)}%`;
 }
+
+export const time = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
 
 export function showPeaks(peaks, onLight) {
   const rows = peaks.map((peak, index) => {
@@ -49,6 +53,10 @@ function shape(ratio) {
   return glyph;
 }
 
+export function checkRatio(ratio) {
+  $("ratios").querySelectorAll("input").forEach((input) => { input.checked = input.value === ratio; });
+}
+
 export function showRatios(onChoose) {
   const chips = ["", ...RATIOS].map((ratio) => {
     const label = make("span", "", shape(ratio), ratio || "None");
@@ -76,12 +84,48 @@ export function showWindows(windows, photo, size, chosen, onChoose) {
   const names = ["Best window", "Second", "Third"];
   const rows = windows.map((window, index) => {
     const kept = make("small", "", `keeps ${share(window.mass)} of the attention`);
-    const gain = make("small", "", `${Math.round(100 * window.gain)} points more than the middle`);
-    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept, gain);
+    const middle = make("small", "", `the middle keeps ${share(window.mass - window.gain)}`);
+    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept, middle);
     const body = make("span", "", make("span", "thumb", thumbnail(photo, size, window.box)), text);
     return make("label", "candidate", radio("window", String(index), index === chosen, (value) => onChoose(Number(value))), body);
   });
   $("windows").replaceChildren(...rows);
+}
+
+export function showExamples(names, onOpen) {
+  $("examples").hidden = names.length === 0;
+  const items = names.map((name) => {
+    const image = Object.assign(new Image(), { src: `examples/${encodeURIComponent(name)}`, alt: `Example: ${stem(name)}` });
+    const button = Object.assign(make("button", "", image), { type: "button" });
+    button.addEventListener("click", () => onOpen(name));
+    return make("li", "", button);
+  });
+  $("example-list").replaceChildren(...items);
+}
+
+// The pictures that were added, once there are several.
+export function showStrip(pictures, current, onShow, onRemove) {
+  $("strip").hidden = pictures.length < 2;
+  if (pictures.length < 2) return;
+  const items = pictures.map((picture) => {
+    const image = Object.assign(new Image(), { src: picture.url, alt: picture.file.name });
+    const open = Object.assign(make("button", "thumb", image), { type: "button", title: picture.file.name });
+    if (picture === current) open.setAttribute("aria-current", "true");
+    open.addEventListener("click", () => onShow(picture));
+    const close = Object.assign(make("button", "remove", "×"), { type: "button" });
+    close.setAttribute("aria-label", `Remove ${picture.file.name}`);
+    close.addEventListener("click", () => onRemove(picture));
+    return make("li", "", open, close);
+  });
+  $("strip-list").replaceChildren(...items);
+}
+
+// Values are places in the list of all pictures.
+export function showOthers(pictures, current) {
+  $("compare-section").hidden = pictures.length < 2;
+  const others = pictures.map((picture, index) => [picture, new Option(picture.file.name, String(index))]);
+  const shown = others.filter(([picture]) => picture !== current).map(([, option]) => option);
+  $("compare").replaceChildren(new Option("No other picture", ""), ...shown);
 }
 
 export function showModels(models) {

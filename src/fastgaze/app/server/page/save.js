@@ -56,7 +56,7 @@ export async function saveCrop(photo, size, [left, top, right, bottom], ratio, f
   save(blob, `${stem(file.name)}.${ratio.replace(":", "x")}.${suffix(blob)}`);
 }
 
-export function saveHeat(dataUrl, file) {
-  const bytes = Uint8Array.from(atob(dataUrl.split(",")[1]), (character) => character.charCodeAt(0));
-  save(new Blob([bytes], { type: "image/png" }), `${stem(file.name)}.map.png`);
+export async function saveHeat(heat, size, file) {
+  const canvas = paint(size.width, size.height, (context, width, height) => context.drawImage(heat, 0, 0, width, height));
+  save(await encode(canvas, "image/png"), `${stem(file.name)}.map.png`);
 }

@@ -29,13 +29,18 @@ export function setOpacity(share) {
   $("heat").style.opacity = share;
 }
 
+// A ring around the spot leaves it in sight; its number stands beside it, on the side where there is room.
 export function showMarks(peaks, { width, height }) {
   $("marks").replaceChildren(
     ...peaks.map((peak, index) => {
       const mark = document.createElement("li");
-      mark.textContent = index + 1;
+      const number = document.createElement("b");
+      number.textContent = index + 1;
+      mark.append(number);
       mark.style.setProperty("--x", percent(peak.x, width));
       mark.style.setProperty("--y", percent(peak.y, height));
+      mark.classList.toggle("leftward", peak.x > 0.9 * width);
+      mark.classList.toggle("downward", peak.y < 0.1 * height);
       return mark;
     }),
   );
@@ -45,13 +50,16 @@ export function light(index) {
   [...$("marks").children].forEach((mark, i) => mark.classList.toggle("lit", i === index));
 }
 
-export function showWindow(box, { width, height }) {
-  const shown = $("window");
-  shown.hidden = box === null;
+export function place(element, { left, top, width, height }, size) {
+  element.style.left = percent(left, size.width);
+  element.style.top = percent(top, size.height);
+  element.style.width = percent(width, size.width);
+  element.style.height = percent(height, size.height);
+}
+
+export function showWindow(box, size) {
+  $("window").hidden = box === null;
   if (box === null) return;
   const [left, top, right, bottom] = box;
-  shown.style.left = percent(left, width);
-  shown.style.top = percent(top, height);
-  shown.style.width = percent(right - left, width);
-  shown.style.height = percent(bottom - top, height);
+  place($("window"), { left, top, width: right - left, height: bottom - top }, size);
 }

@@ -1,0 +1,84 @@
+// The browser's own engine: a worker runs the model, so that the page stays quick; no picture leaves the computer.
+
+import { paint } from "./gaze/heat.js";
+import { writeNpy } from "./npy.js";
+import { Refusal } from "./refusal.js";
+
+const waiting = new Map();
+// The worker gets a copy with every message; the number tells it that it is the same file.
+const numbers = new WeakMap();
+let worker;
+let count = 0;
+
+export async function start() {
+  worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+  worker.addEventListener("message", ({ data }) => settle(data));
+  worker.addEventListener("error", () => giveUp("This browser cannot run the model. A current Chrome, Edge, Firefox or Safari can."));
+  keepForOffline();
+  const [facts, { examples }] = await Promise.all([read("models.json"), read("examples.json")]);
+  // The engine gets ready while the user chooses a picture; what goes wrong is said with the first one.
+  tell("load", { name: facts.default }).catch(() => {});
+  return { ...facts, examples, promise: "Pictures stay in this browser: nothing is sent anywhere." };
+}
+
+export async function look(file, options, signal) {
+  const { grid, ...result } = await tell("look", asked(file, options), signal);
+  return { ...result, heat: heatAddress(grid) };
+}
+
+export const grid = (file, options, signal) => tell("grid", asked(file, options), signal);
+
+export async function file(file, options) {
+  return writeNpy(await tell("density", asked(file, options)));
+}
+
+export const picture = () => Promise.reject(new Refusal("This browser cannot show a picture of this format. Save it as PNG or JPEG."));
+
+function asked(file, options) {
+  if (!numbers.has(file)) numbers.set(file, ++count);
+  return { file, number: numbers.get(file), options };
+}
+
+async function read(path) {
+  try {
+    return await (await fetch(path)).json();
+  } catch {
+    throw new Refusal("The page is not complete. Build it again with “fastgaze site”.");
+  }
+}
+
+function tell(verb, message, signal) {
+  const id = ++count;
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    signal?.addEventListener("abort", () => { waiting.delete(id); reject(signal.reason); });
+    waiting.set(id, { resolve, reject });
+    worker.postMessage({ id, verb, ...message });
+  });
+}
+
+function settle({ id, answer, refusal }) {
+  const asked = waiting.get(id);
+  waiting.delete(id);
+  if (refusal) asked?.reject(new Refusal(refusal));
+  else asked?.resolve(answer);
+}
+
+function giveUp(text) {
+  for (const { reject } of waiting.values()) reject(new Refusal(text));
+  waiting.clear();
+}
+
+function heatAddress(grid) {
+  const canvas = Object.assign(document.createElement("canvas"), { width: grid.width, height: grid.height });
+  canvas.getContext("2d").putImageData(new ImageData(paint(grid), grid.width, grid.height), 0, 0);
+  return canvas.toDataURL("image/png");
+}
+
+async function keepForOffline() {
+  try {
+    await navigator.serviceWorker?.register("sw.js");
+  } catch (error) {
+    console.info("The page will not work offline:", error.message);
+  }
+}

@@ -1,0 +1,129 @@
+// From the pixels of a picture to its gaze map: prepare, network, tail. onnxruntime-web runs the network.
+
+import { readCard, workingSize } from "./card.js";
+import { GazeMap, gridSize } from "./map.js";
+import { prepare } from "./resize.js";
+import { logDensity } from "./tail.js";
+
+/** @typedef {import("./card.js").Card} Card */
+/** @typedef {import("./resize.js").Pixels} Pixels */
+/** @typedef {import("./tail.js").Grid} Grid */
+/** @typedef {import("./numbers.js").Size} Size */
+/**
+ * What is used of onnxruntime-web.
+ * @typedef {object} Runtime
+ * @property {{ create(content: Uint8Array, options?: object): Promise<Session> }} InferenceSession
+ * @property {new (type: "float32", data: Float32Array, dims: readonly number[]) => unknown} Tensor
+ */
+/**
+ * @typedef {object} Session
+ * @property {readonly string[]} inputNames
+ * @property {readonly string[]} outputNames
+ * @property {(feeds: Record<string, any>) => Promise<Record<string, any>>} run
+ */
+
+/** A network of one model file, with what the file says about itself. */
+export class Network {
+  #runtime;
+  #session;
+  /** @type {Promise<unknown>} */
+  #last = Promise.resolve();
+
+  /**
+   * @param {Runtime} runtime
+   * @param {Session} session
+   * @param {Card} card
+   */
+  constructor(runtime, session, card) {
+    this.card = card;
+    this.#runtime = runtime;
+    this.#session = session;
+  }
+
+  /**
+   * @param {Runtime} runtime
+   * @param {Uint8Array} content of the ONNX file
+   * @param {readonly string[]} providers "wasm" or "webgpu"
+   */
+  static async load(runtime, content, providers) {
+    const card = readCard(content);
+    const session = await runtime.InferenceSession.create(content, { executionProviders: providers });
+    return new Network(runtime, session, card);
+  }
+
+  /**
+   * The network's output for a picture, the size at which it saw it, and how long that took.
+   * @param {Pixels} pixels
+   */
+  async look(pixels) {
+    const begun = performance.now();
+    const working = workingSize(this.card.working, pixels);
+    const planes = prepare(pixels, working, this.card);
+    const prepared = performance.now();
+    // A session runs one picture at a time.
+    const run = this.#last.then(() => this.#run(planes, working));
+    this.#last = run.catch(() => {});
+    const saliency = await run;
+    return { working, saliency, milliseconds: { prepare: prepared - begun, network: performance.now() - prepared } };
+  }
+
+  /**
+   * @param {Float32Array} planes
+   * @param {Size} working
+   * @returns {Promise<Grid>}
+   */
+  async #run(planes, { width, height }) {
+    const image = new this.#runtime.Tensor("float32", planes, [1, 3, height, width]);
+    const answers = await this.#session.run({ [this.#session.inputNames[0]]: image });
+    const answer = answers[this.#session.outputNames[0]];
+    const [, , rows, columns] = answer.dims;
+    return { width: columns, height: rows, values: answer.data };
+  }
+}
+
+/** One model, ready to predict. */
+export class Predictor {
+  #gaze;
+  #heads;
+
+  /**
+   * @param {Network} gaze
+   * @param {Network | null} heads
+   */
+  constructor(gaze, heads) {
+    this.card = gaze.card;
+    this.#gaze = gaze;
+    this.#heads = heads;
+  }
+
+  /**
+   * @param {Runtime} runtime onnxruntime-web
+   * @param {{ model: Uint8Array, heads?: Uint8Array, providers?: readonly string[] }} files contents of ONNX files;
+   *   without `heads`, crops go by attention alone
+   */
+  static async load(runtime, { model, heads, providers = ["wasm"] }) {
+    const gaze = await Network.load(runtime, model, providers);
+    return new Predictor(gaze, heads ? await Network.load(runtime, heads, providers) : null);
+  }
+
+  /**
+   * Where people look in a picture.
+   * @param {Pixels} pixels such as a canvas's ImageData
+   * @param {{ centerBias?: "model" | "none" }} [options] whether people are expected to look at the middle by habit
+   */
+  async predict(pixels, { centerBias = "model" } = {}) {
+    const { width, height, data } = pixels;
+    if (!(width >= 1 && height >= 1 && data?.length === 4 * width * height)) {
+      throw new TypeError("a picture is { width, height, data } with 4 bytes per pixel, such as ImageData");
+    }
+    const { working, saliency, milliseconds } = await this.#gaze.look(pixels);
+    if (!saliency.values.every(Number.isFinite)) throw new Error(`model ${this.card.name} gives NaN or infinity for this picture`);
+    const size = { width, height };
+    const at = (/** @type {Size} */ wanted) => logDensity(saliency, working, this.card, wanted, centerBias);
+    const heads = async () => (this.#heads ? (await this.#heads.look(pixels)).saliency : null);
+    const begun = performance.now();
+    const grid = at(gridSize(size));
+    const times = { ...milliseconds, tail: performance.now() - begun };
+    return new GazeMap(grid, size, { model: this.card.name, centerBias, heads, at, milliseconds: times });
+  }
+}

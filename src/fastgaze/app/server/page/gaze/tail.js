@@ -1,0 +1,137 @@
+// From the network's saliency map to a log density of any size: A X B^T / temperature + centre bias, then log softmax.
+//
+// Upsampling by the stride, the Gaussian and the resampling to the output are linear in each axis, so all three are one
+// small matrix for the rows (A) and one for the columns (B), as in runtime/tail.py.
+
+import { between } from "./numbers.js";
+
+/** @typedef {import("./numbers.js").Size} Size */
+/** @typedef {import("./card.js").Card} Card */
+/** @typedef {{ width: number, height: number, values: Float32Array }} Grid */
+
+/**
+ * Log density, natural log, logsumexp 0.
+ * @param {Grid} saliency the network's output for a picture of `working` size
+ * @param {Size} working
+ * @param {Card} card
+ * @param {Size} size of the result
+ * @param {"model" | "none"} [centerBias]
+ * @returns {Grid}
+ */
+export function logDensity(saliency, working, card, size, centerBias = "model") {
+  const left = axisMatrix(saliency.height, working.height, size.height, card.sigma);
+  const right = axisMatrix(saliency.width, working.width, size.width, card.sigma);
+  const logits = product(left, saliency, right, size);
+  for (let i = 0; i < logits.length; i++) logits[i] /= card.temperature;
+  if (centerBias === "model") addStretched(logits, card.bias, size);
+  return { ...size, values: logSoftmax(logits) };
+}
+
+/**
+ * (outputs, cells): upsampling from cells to pixels, Gaussian, interpolation at the outputs.
+ * @param {number} cells
+ * @param {number} pixels
+ * @param {number} outputs
+ * @param {number} sigma
+ */
+function axisMatrix(cells, pixels, outputs, sigma) {
+  const blurred = blurMatrix(cells, pixels, sigma);
+  const { below, weight } = between(pixels, outputs);
+  const matrix = new Float64Array(outputs * cells);
+  for (let i = 0; i < outputs; i++) {
+    const low = below[i] * cells;
+    const high = Math.min(below[i] + 1, pixels - 1) * cells;
+    for (let j = 0; j < cells; j++) matrix[i * cells + j] = blurred[low + j] * (1 - weight[i]) + blurred[high + j] * weight[i];
+  }
+  return matrix;
+}
+
+/** @type {Map<string, Float64Array>} */
+const blurMatrices = new Map();
+
+/**
+ * (pixels, cells): upsampling, then a Gaussian whose rows keep unit weight at the ends.
+ * @param {number} cells
+ * @param {number} pixels
+ * @param {number} sigma
+ */
+function blurMatrix(cells, pixels, sigma) {
+  const key = `${cells} ${pixels} ${sigma}`;
+  const known = blurMatrices.get(key);
+  if (known) return known;
+  const { below, weight } = between(cells, pixels);
+  const kernel = Float64Array.from({ length: pixels }, (_, offset) => Math.exp(-0.5 * (offset / Math.max(sigma, 1e-6)) ** 2));
+  const matrix = new Float64Array(pixels * cells);
+  for (let i = 0; i < pixels; i++) {
+    let total = 0;
+    for (let j = 0; j < pixels; j++) {
+      const value = kernel[Math.abs(i - j)];
+      total += value;
+      matrix[i * cells + below[j]] += value * (1 - weight[j]);
+      matrix[i * cells + Math.min(below[j] + 1, cells - 1)] += value * weight[j];
+    }
+    for (let j = 0; j < cells; j++) matrix[i * cells + j] /= total;
+  }
+  if (blurMatrices.size >= 64) blurMatrices.clear();
+  blurMatrices.set(key, matrix);
+  return matrix;
+}
+
+/**
+ * left (height, h) @ grid (h, w) @ right (width, w)^T.
+ * @param {Float64Array} left
+ * @param {Grid} grid
+ * @param {Float64Array} right
+ * @param {Size} size
+ */
+function product(left, { width: w, height: h, values }, right, { width, height }) {
+  const row = new Float64Array(w);
+  const out = new Float64Array(width * height);
+  for (let y = 0; y < height; y++) {
+    row.fill(0);
+    for (let i = 0; i < h; i++) {
+      const factor = left[y * h + i];
+      for (let j = 0; j < w; j++) row[j] += factor * values[i * w + j];
+    }
+    for (let x = 0; x < width; x++) {
+      let sum = 0;
+      for (let j = 0; j < w; j++) sum += row[j] * right[x * w + j];
+      out[y * width + x] = sum;
+    }
+  }
+  return out;
+}
+
+/**
+ * Adds `grid`, interpolated to `size`, to `logits`.
+ * @param {Float64Array} logits
+ * @param {Grid} grid
+ * @param {Size} size
+ */
+function addStretched(logits, { width: w, height: h, values }, { width, height }) {
+  const down = between(h, height);
+  const across = between(w, width);
+  for (let y = 0; y < height; y++) {
+    const top = down.below[y] * w;
+    const bottom = Math.min(down.below[y] + 1, h - 1) * w;
+    const v = down.weight[y];
+    for (let x = 0; x < width; x++) {
+      const left = across.below[x];
+      const right = Math.min(left + 1, w - 1);
+      const u = across.weight[x];
+      const above = values[top + left] * (1 - u) + values[top + right] * u;
+      const under = values[bottom + left] * (1 - u) + values[bottom + right] * u;
+      logits[y * width + x] += above * (1 - v) + under * v;
+    }
+  }
+}
+
+/** @param {Float64Array} logits */
+function logSoftmax(logits) {
+  let highest = -Infinity;
+  for (const value of logits) highest = Math.max(highest, value);
+  let total = 0;
+  for (const value of logits) total += Math.exp(value - highest);
+  const shift = highest + Math.log(total);
+  return Float32Array.from(logits, (value) => value - shift);
+}
