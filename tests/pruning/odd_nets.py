@@ -305,6 +305,25 @@ class ActNorm(nn.BatchNorm2d):
         return F.relu(super().forward(x))
 
 
+class Standardised(nn.Conv2d):
+    """Weight standardisation over the inputs, with a gain for each output, as in NF-nets."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.gain = nn.Parameter(torch.rand(self.out_channels, 1, 1, 1) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, std = self.weight.mean((1, 2, 3), keepdim=True), self.weight.std((1, 2, 3), keepdim=True)
+        return F.conv2d(x, self.gain * (self.weight - mean) / std, self.bias, 1, 1, 1, self.groups)
+
+
+class SamePadding(nn.Conv2d):
+    """Pads by itself, as networks that came from TensorFlow do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, self.bias)
+
+
 class Video(nn.Module):
     """Three dimensions, grouped and dilated."""
 
@@ -369,6 +388,19 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     ),
     "unpacked tensor": (between(lambda s, x: sum(y for y in torch.stack((x, x * 2)))), [IMAGE], 12),
     "new zeros": (between(lambda s, x: torch.maximum(x, x.new_zeros(x.shape))), [IMAGE], 12),
+    "standardised": (between(lambda s, x: s.conv(x), conv=lambda: Standardised(12, 12, 3)), [IMAGE], 24),
+    "standardised in groups": (
+        between(lambda s, x: s.conv(x), conv=lambda: Standardised(12, 12, 3, groups=3)), [IMAGE], 8,
+    ),
+    "same padding": (between(lambda s, x: s.conv(x), conv=lambda: SamePadding(12, 12, 2)), [IMAGE], 24),
+    "blurred": (
+        between(lambda s, x: F.conv2d(x, s.buffer_k, padding=1, groups=s.channels),
+                buffer_k=lambda: torch.rand(12, 1, 3, 3), channels=12), [IMAGE], 12,
+    ),
+    "blurred by one kernel": (
+        between(lambda s, x: F.conv2d(x, s.buffer_k.expand(x.shape[1], 1, 3, 3), groups=x.shape[1]),
+                buffer_k=lambda: torch.rand(1, 1, 3, 3)), [IMAGE], 12,
+    ),
     "zero padding of space": (between(lambda s, x: F.pad(x, (1, 1, 0, 2))), [IMAGE], 12),
 }  # fmt: skip
 

@@ -98,6 +98,36 @@ def test_a_jpeg_decoded_small_gives_nearly_the_same_map(bright: Predictor) -> No
     assert divergence < 1e-3
 
 
+def test_a_list_gives_a_list_of_the_same_maps(bright: Predictor, bright_file: Path) -> None:
+    pictures = [photo(200 + 16 * i, 300, (40 + 25 * i, 60)) for i in range(5)]
+    expected = [bright.predict(p).log_density for p in pictures]
+    for found in (
+        bright.predict(pictures),
+        bright.predict(tuple(pictures)),
+        fastgaze.predict(pictures, str(bright_file)),
+    ):
+        assert isinstance(found, list)
+        assert all(np.array_equal(a.log_density, b) for a, b in zip(found, expected, strict=True))
+    assert bright.predict([]) == []
+
+
+def test_bgr_reaches_the_network(bright_file: Path) -> None:
+    blue = photo()
+    blue[:, :, :2] = 30
+    model = load(bright_file, threads=1)
+    expected = model.predict(blue).log_density
+    assert np.array_equal(model.predict(blue[:, :, ::-1], bgr=True).log_density, expected)
+    assert np.array_equal(model.predict([blue[:, :, ::-1]], bgr=True)[0].log_density, expected)
+    assert np.array_equal(fastgaze.predict(blue[:, :, ::-1], str(bright_file), bgr=True).log_density, expected)
+
+
+def test_reprs_are_one_short_line(bright: Predictor) -> None:
+    view = bright.look(photo())
+    for thing in (bright, view, view.at(), view.at().cut("1:1")):
+        assert len(repr(thing)) < 120
+        assert "bright" in repr(thing) or "Cut" in repr(thing)
+
+
 def test_threads_share_a_predictor(bright: Predictor) -> None:
     pictures = [photo(200 + 16 * i, 300, (40 + 25 * i, 60)) for i in range(8)]
     expected = [bright.predict(p).log_density for p in pictures]

@@ -1,4 +1,4 @@
-"""The one decoder: from a file, bytes, a PIL image or an array to upright 8-bit RGB.
+"""The one decoder: from a file, bytes, a stream, a PIL image or an array (``core.sources``) to upright 8-bit RGB.
 
 What is decided here, for every picture, whether it is predicted, trained on or scored:
 
@@ -27,9 +27,10 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
-from fastgaze.core.picture_limits import DecodingCost, check_scans, decoding_cost
+from fastgaze.core.picture_limits import DecodingCost, check_parts, decoding_cost
 from fastgaze.core.samples import to_rgb
 from fastgaze.core.sizes import Size, format_size
+from fastgaze.core.sources import ByteStream, HasArray, picture_array, read_stream
 
 SUFFIXES = (
     ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pnm", ".avif", ".jp2", ".ico",
@@ -156,19 +157,40 @@ class Picture:
             return _identify(io.BytesIO(content))
 
 
-Source: TypeAlias = str | os.PathLike[str] | Content | Image.Image | npt.NDArray[np.uint8] | Picture
+_FILES = (Picture, Image.Image, bytes, bytearray, memoryview, str, os.PathLike, ByteStream)
+Source: TypeAlias = str | os.PathLike[str] | Content | ByteStream | Image.Image | HasArray | Picture
 
 
-def open_picture(source: Source) -> Picture:
-    """Read the header of ``source``: a path, the bytes of an image file, a PIL image or a uint8 array.
+def open_picture(source: Source, bgr: bool = False) -> Picture:
+    """Read the header of ``source``: a path, a file's bytes, a stream of them, a PIL image, an array or a tensor.
 
-    Arrays are (H, W, 3) RGB, (H, W, 4) RGBA or (H, W) grey. A picture that is open already stays itself.
+    A stream is read from where it stands. ``core.sources`` says which arrays and tensors are pictures; with ``bgr``
+    their channels come as blue, green, red. A picture that is open already stays itself.
     """
+    if isinstance(source, _FILES):
+        if bgr:
+            raise ArgumentError(
+                f"bgr=True is for arrays and tensors; {type(source).__name__} has its own order of channels"
+            )
+        return _open_file(source)
+    if isinstance(source, HasArray):
+        array = picture_array(source, bgr)
+        _check_size(array.shape[1], array.shape[0], "array")
+        return Picture(array, "array", (array.shape[0], array.shape[1]))
+    raise ArgumentError(
+        "a picture is a path, the bytes of an image file, a file opened with 'rb', a PIL image, an array or a tensor, "
+        f"not {type(source).__name__}"
+    )
+
+
+def is_one_picture(source: object) -> bool:
+    """Whether ``source`` is of a kind that ``open_picture`` takes; an array of four axes holds several pictures."""
+    return isinstance(source, _FILES) or (isinstance(source, HasArray) and getattr(source, "ndim", 0) != 4)
+
+
+def _open_file(source: str | os.PathLike[str] | Content | ByteStream | Image.Image | Picture) -> Picture:
     if isinstance(source, Picture):
         return source
-    if isinstance(source, np.ndarray):
-        array = _checked(source)
-        return Picture(array, "array", (array.shape[0], array.shape[1]))
     if isinstance(source, Image.Image):
         image = _own(source)
         return _picture(image, image, "image")
@@ -177,7 +199,8 @@ def open_picture(source: Source) -> Picture:
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         return _open(path, _read(path), str(path))
-    raise ArgumentError(f"an image is a path, bytes, a PIL image or a uint8 array, not {type(source).__name__}")
+    content, label = read_stream(source, MAX_BYTES)
+    return _open(content, content, label)
 
 
 def read_pixels(path: Path, size: Size | None = None) -> npt.NDArray[np.uint8]:
@@ -229,8 +252,7 @@ def _reading(path: Path) -> Iterator[None]:
 def _open(source: Path | Content, content: Content, label: str) -> Picture:
     with _refusing(label):
         image = _identify(io.BytesIO(content))
-    if image.format in ("JPEG", "MPO"):
-        check_scans(bytes(content), label)
+    check_parts(bytes(content), image.format, label)
     return _picture(source, image, label)
 
 
@@ -322,18 +344,6 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # damaged EXIF: the picture itself may be whole
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
-
-
-def _checked(array: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The array as (H, W, 3), (H, W, 4) or (H, W)."""
-    if array.dtype != np.uint8:
-        raise ArgumentError(f"an image array is uint8 with values 0..255, not {array.dtype}")
-    if array.ndim == 3 and array.shape[2] == 1:
-        array = array[:, :, 0]
-    if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
-        raise ArgumentError(f"an image array is (H, W, 3), (H, W, 4) or (H, W), not {array.shape}")
-    _check_size(array.shape[1], array.shape[0], "array")
-    return array
 
 
 def _to_image(array: npt.NDArray[np.uint8]) -> Image.Image:

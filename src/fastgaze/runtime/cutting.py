@@ -13,7 +13,7 @@ JPEG has no transparency (it is laid over white) and no animation (the first fra
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -62,7 +62,7 @@ _UPRIGHT = (False, False, False)
 class Cut:
     """One window as the content of a file."""
 
-    content: bytes
+    content: bytes = field(repr=False)
     format: str
     """A key of ``FORMATS``."""
     box: Box
@@ -170,7 +170,7 @@ class Cutter:
     def _decode(self, share: float) -> None:
         image = self._header = self._picture.stored()
         stored, turns = image.size, _TURNS.get(self._picture.orientation, _UPRIGHT)
-        if _is_animated(image):
+        if is_animated(image):
             count = getattr(image, "n_frames", 1)
             if count * stored[0] * stored[1] > MAX_PIXELS:
                 raise ImageTooLargeError(
@@ -215,7 +215,8 @@ def _written_as(image: Image.Image) -> str:
     return _NEAREST.get(name, name.lower() if name.lower() in FORMATS else "png")
 
 
-def _is_animated(image: Image.Image) -> bool:
+def is_animated(image: Image.Image) -> bool:
+    """Whether an open file has several frames that are shown one after another."""
     # The pages of a TIFF and the views of an MPO are not frames.
     return image.format in ("GIF", "WEBP", "PNG", "AVIF") and getattr(image, "is_animated", False)
 

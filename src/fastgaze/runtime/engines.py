@@ -71,6 +71,11 @@ class PerProcess:
             engine = self._loaded[os.getpid()] = kind(path, content, threads)
         return engine(images)
 
+    def with_threads(self, threads: int) -> "PerProcess":
+        """The same network, computed by another number of threads."""
+        kind, path, content, own = self._recipe
+        return self if own == threads else PerProcess(kind, path, content, threads)
+
     def inherit(self) -> None:
         """In a fork of a process that had one thread: use what that process loaded."""
         self._loaded[os.getpid()] = next(iter(self._loaded.values()))

@@ -1,26 +1,29 @@
 """From a picture to a gaze map: decode, prepare, network (``look``), then the tail (``at``). There is no other way."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.center_bias import CenterBias
-from fastgaze.core.errors import ArgumentError, ModelError
-from fastgaze.core.pictures import Picture, Source, open_picture
-from fastgaze.core.progress import Clock
-from fastgaze.core.sizes import Size
+from fastgaze.core.errors import ArgumentError, FastGazeError, ImageError, ModelError
+from fastgaze.core.pictures import Picture, Source, is_one_picture, open_picture
+from fastgaze.core.progress import Clock, Progress
+from fastgaze.core.sizes import Size, format_size
 from fastgaze.runtime import tail, zoo
 from fastgaze.runtime.card import ModelCard, WorkingSize
-from fastgaze.runtime.engines import Engine, PerProcess, make_engine
-from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.runtime.engines import Engine, PerProcess, available_cores, make_engine
+from fastgaze.runtime.gazemap import GazeMap, LogDensity, checked_size
+from fastgaze.runtime.many import counted, in_threads
 from fastgaze.runtime.resize import prepare
 
 Array = npt.NDArray[np.float32]
+S = TypeVar("S", bound=Source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,9 @@ class View:
     clock: Clock = field(default_factory=Clock)
     """What decode, prepare, network and, later, tail took."""
 
+    def __repr__(self) -> str:
+        return f"<View of {format_size(self.picture_size)} pixels, model {self.predictor.name}>"
+
     @property
     def milliseconds(self) -> Mapping[str, float]:
         """Wall time of the steps so far."""
@@ -49,10 +55,14 @@ class View:
 
         center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
         """
-        bias = self.predictor._bias_of(center_bias)
-        density = tail.Field(self.saliency, self.working, self.predictor.card.sigma, bias)
+        density = self._density(center_bias)
         named = "none" if center_bias is None else "model" if isinstance(center_bias, str) else "given"
         return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock)
+
+    def _density(self, center_bias: CenterBias) -> LogDensity:
+        """What ``at`` gives a size to."""
+        bias, card = self.predictor._bias_of(center_bias), self.predictor.card
+        return tail.Field(self.saliency, self.working, card.sigma, bias, card.temperature)
 
 
 class Predictor:
@@ -62,6 +72,9 @@ class Predictor:
         self.card = card
         self._engine = engine
         self._bias = tail.make_bias(card.center_bias)
+
+    def __repr__(self) -> str:
+        return f"<Predictor {self.name}>"
 
     @property
     def name(self) -> str:
@@ -73,23 +86,114 @@ class Predictor:
         if isinstance(self._engine, PerProcess):
             self._engine.inherit()
 
-    def predict(self, image: Source, size: Size | None = None, center_bias: CenterBias = "model") -> GazeMap:
-        """Where people look in ``image``: a path, bytes, a PIL image or a uint8 array (H, W, 3), (H, W, 4) or (H, W).
+    @overload
+    def predict(
+        self, image: list[S] | tuple[S, ...], size: Size | None = ..., center_bias: CenterBias = ..., bgr: bool = ...
+    ) -> list[GazeMap]: ...
+
+    @overload
+    def predict(
+        self, image: Source, size: Size | None = ..., center_bias: CenterBias = ..., bgr: bool = ...
+    ) -> GazeMap: ...
+
+    def predict(
+        self,
+        image: Source | list[S] | tuple[S, ...],
+        size: Size | None = None,
+        center_bias: CenterBias = "model",
+        bgr: bool = False,
+    ) -> GazeMap | list[GazeMap]:
+        """Where people look in ``image``: a path, bytes, a stream, a PIL image, an array, a tensor; or a list of them.
 
         size: (height, width) of the map, that of the picture by default; a float32 map takes 4 bytes per pixel.
         center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
+        bgr: arrays have their channels as blue, green, red. ``core.sources`` says which arrays are pictures.
         """
-        return self.look(image).at(size, center_bias)
+        if isinstance(image, (list, tuple)):
+            return list(self.predict_many(image, size, center_bias, bgr))
+        return self.look(image, bgr=bgr).at(size, center_bias)
 
-    def look(self, image: Source, at_least: Size | None = None) -> View:
+    @overload
+    def predict_many(
+        self,
+        images: Iterable[Source],
+        size: Size | None = ...,
+        center_bias: CenterBias = ...,
+        bgr: bool = ...,
+        *,
+        threads: int | None = ...,
+        progress: Progress | bool = ...,
+        return_errors: Literal[False] = ...,
+    ) -> Iterator[GazeMap]: ...
+
+    @overload
+    def predict_many(
+        self,
+        images: Iterable[Source],
+        size: Size | None = ...,
+        center_bias: CenterBias = ...,
+        bgr: bool = ...,
+        *,
+        threads: int | None = ...,
+        progress: Progress | bool = ...,
+        return_errors: Literal[True],
+    ) -> Iterator[GazeMap | FastGazeError]: ...
+
+    def predict_many(
+        self,
+        images: Iterable[Source],
+        size: Size | None = None,
+        center_bias: CenterBias = "model",
+        bgr: bool = False,
+        *,
+        threads: int | None = None,
+        progress: Progress | bool = False,
+        return_errors: bool = False,
+    ) -> Iterator[GazeMap] | Iterator[GazeMap | FastGazeError]:
+        """The maps of ``images`` in their order, as they are asked for; few are held at a time.
+
+        threads: pictures that are decoded and predicted at once, as many as there are cores by default.
+        progress: True for a bar on stderr, or a function that is called with (done, total, note).
+        return_errors: a picture that cannot be used gives its error in place of a map instead of ending everything.
+        """
+        if is_one_picture(images):
+            raise ArgumentError(
+                "predict_many takes several pictures, such as a list of paths; for one there is predict"
+            )
+        threads = available_cores() if threads is None else threads
+        if not 1 <= threads <= 1024:
+            raise ArgumentError(f"threads={threads} is not between 1 and 1024")
+        size, _ = checked_size(size), self._bias_of(center_bias)
+        model = self if threads == 1 else self._one_threaded
+
+        def work(image: Source) -> GazeMap | FastGazeError:
+            try:
+                return model.look(image, bgr=bgr).at(size, center_bias)
+            except (ImageError, ArgumentError) as error:
+                if not return_errors:
+                    raise
+                return error
+
+        total = len(images) if isinstance(images, Sized) else None
+        return counted(in_threads(work, images, threads), total, progress)
+
+    @cached_property
+    def _one_threaded(self) -> "Predictor":
+        """The same model for several pictures at once: threads inside the network would only wait for each other."""
+        if not isinstance(self._engine, PerProcess):
+            return self
+        return Predictor(self.card, self._engine.with_threads(1))
+
+    def look(self, image: Source, at_least: Size | None = None, bgr: bool = False) -> View:
         """Decode ``image`` and run the network on it, once.
 
         at_least: (height, width) that will be needed of the picture later, for an overlay or a crop: it is
         then decoded once, at that size, instead of once for the network and once more.
+        bgr: an array has its channels as blue, green, red.
         """
         clock = Clock()
         with clock("decode"):
-            picture = open_picture(image)
+            picture = open_picture(image, bgr)
             working = self.card.working_size(picture.size)
             if at_least is not None:
                 picture.rgb(at_least)
@@ -158,8 +262,28 @@ def _shared(name: str | None) -> Predictor:
     return load(name)
 
 
+@overload
 def predict(
-    image: Source, model: str | None = None, size: Size | None = None, center_bias: CenterBias = "model"
-) -> GazeMap:
+    image: list[S] | tuple[S, ...],
+    model: str | None = ...,
+    size: Size | None = ...,
+    center_bias: CenterBias = ...,
+    bgr: bool = ...,
+) -> list[GazeMap]: ...
+
+
+@overload
+def predict(
+    image: Source, model: str | None = ..., size: Size | None = ..., center_bias: CenterBias = ..., bgr: bool = ...
+) -> GazeMap: ...
+
+
+def predict(
+    image: Source | list[S] | tuple[S, ...],
+    model: str | None = None,
+    size: Size | None = None,
+    center_bias: CenterBias = "model",
+    bgr: bool = False,
+) -> GazeMap | list[GazeMap]:
     """Where people look in ``image``; the model is loaded at the first call and kept. See ``Predictor.predict``."""
-    return _shared(model).predict(image, size, center_bias)
+    return _shared(model).predict(image, size, center_bias, bgr)

@@ -16,6 +16,7 @@ from fastgaze.app.cli import (
     batch,
     bench,
     common,
+    compare,
     crop,
     data,
     demo,
@@ -24,6 +25,7 @@ from fastgaze.app.cli import (
     models,
     predict,
     renamed,
+    report,
     roi,
     serve,
     site,
@@ -47,7 +49,7 @@ def _add(panel: str, *verbs: Callable[..., None]) -> None:
         app.command(rich_help_panel=panel, cls=common.Verb)(verb)
 
 
-_add("Pictures", predict.predict, crop.crop, demo.demo)
+_add("Pictures", predict.predict, crop.crop, compare.compare, report.report, demo.demo)
 _add("Server, video, many pictures", serve.serve, site.site, video.video, video.reframe, roi.roi, batch.batch)
 _add("Models, data, scores", models.models, models.info, bench.bench, evaluate.evaluate, evaluate.submit, audit.audit)
 app.add_typer(data.app, name="data", rich_help_panel="Models, data, scores")

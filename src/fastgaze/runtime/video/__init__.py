@@ -8,6 +8,7 @@ writer   frames and sound -> a file that plays even if its writing was cut short
 camera   the worth of places over time -> the path of a window
 reframe  a video in another shape
 roi      grids of QP offsets for encoders
+addroi   the same as a few rectangles, for FFmpeg
 run      the whole way, with the time of every step
 """
 
