@@ -7,7 +7,7 @@ for every viewer whose eyes rest, at 9:16 and 1:1. Compared are a window in the 
 `experiments.video_pyautoflip` has noted, by its detection and its saliency method: cut to the ratio, and as it shows
 them, often wider, with blurred bars above and below), and the optimum, the window that keeps most of each frame's own
 fixations. Movement between cuts: speed in widths of the frame per second and jerk in widths per second cubed, means of
-absolute values over time, ten times per second, so that the rounding to pixels does not count. Settings of the camera
+absolute values over time, four times per second, so that the rounding to pixels hardly counts. Settings of the camera
 were chosen on the half `choosing`. The numbers go to results/video_reframe.json, and a sheet of frames with their
 windows to the PNG that --sheet names.
 """
@@ -35,7 +35,7 @@ from fastgaze.runtime.video.reframe import plan_all
 
 RATIOS = {"9:16": 9 / 16, "1:1": 1.0}
 PEER_METHODS = ("detection", "saliency")
-PER_SECOND = 10
+PER_SECOND = 4
 COLOURS = {"ours": (90, 255, 90), "pyautoflip": (255, 80, 80)}
 Windows = npt.NDArray[np.float64]
 """(left, top, right, bottom) of every frame in pixels, (n, 4)."""
