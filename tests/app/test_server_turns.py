@@ -107,6 +107,7 @@ def test_small_pictures_and_those_who_used_little_go_first() -> None:
     assert ledger.turn(task, 100_000, modest) < ledger.turn(task, 1_000, greedy)
     ledger.charge(greedy.address, 1e6)
     assert ledger.turn(task, 0, greedy) < time.monotonic() + 6
+    assert ledger.turn(task, 1_000, greedy) < ledger.turn(task, 500_000, greedy)
 
 
 def test_the_ledger_forgets_and_stays_small() -> None:
