@@ -7,7 +7,7 @@ TORCH  := torch==2.13.0
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format soak fuzz backbones clean
+.PHONY: help demo test test-all coverage lint format docs release-check soak fuzz backbones clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -35,15 +35,24 @@ test: lint  ## lint, then every test of the default suite
 test-all: lint  ## the default suite and the slow tests
 	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
+coverage: $(VENV)/.dev  ## the default suite, and which lines of the package it runs; fails below the floor
+	$(BIN)/python -m pytest -n 2 --cov=fastgaze --cov-report=term:skip-covered
+
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import contract
-	$(BIN)/ruff check src tests experiments
-	$(BIN)/ruff format --check src tests experiments
+	$(BIN)/ruff check src tests experiments tools
+	$(BIN)/ruff format --check src tests experiments tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.dev  ## let ruff format and sort imports
-	$(BIN)/ruff check --fix src tests experiments
-	$(BIN)/ruff format src tests experiments
+	$(BIN)/ruff check --fix src tests experiments tools
+	$(BIN)/ruff format src tests experiments tools
+
+docs: $(VENV)/.dev  ## write the documentation into site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+release-check: $(VENV)/.dev  ## build sdist and wheel, check them, try them in empty environments
+	$(BIN)/python tools/release_check.py
 
 soak: $(VENV)/.dev  ## attack a server on loopback for three minutes and write results/soak.json
 	$(BIN)/python -m experiments.soak --out results/soak.json
@@ -56,4 +65,4 @@ backbones: $(VENV)/.dev  ## get the ImageNet weights that training starts from, 
 	$(BIN)/python ../shared/tools/get_backbones.py $${FASTGAZE_CACHE:-$$HOME/.cache/fastgaze}
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -26,9 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h11
 import numpy as np
 from PIL import Image
 
+from fastgaze.app.server import wire
+from fastgaze.app.server.access import Access, sign
+from fastgaze.app.server.connection import HEAD_BYTES, BoundedConnection
 from fastgaze.app.server.forms import parse_form
 from fastgaze.app.server.limits import ApiError, Limits
 from fastgaze.app.server.options import parse_request
@@ -39,6 +43,7 @@ from fastgaze.data.formats.mat import read_mat
 from fastgaze.runtime import zoo
 from fastgaze.runtime.batch.job import find_images
 from fastgaze.runtime.card import identity, parse_card
+from fastgaze.runtime.cutting import Cutter
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 _MEMORY = 4 << 30
@@ -63,6 +68,41 @@ class Target:
 def _picture(content: bytes, _: Path) -> object:
     found = open_picture(content)
     return found.pixels((24, 32)) if found.size[0] * found.size[1] < 1_000_000 else None
+
+
+def _cut(content: bytes, _: Path) -> object:
+    found = open_picture(content)
+    height, width = found.size
+    box = (0, 0, max(width // 2, 1), max(height // 2, 1))
+    return Cutter(found).cut(box, (16, 16)) if height * width < 1_000_000 else None
+
+
+def _message(content: bytes, _: Path) -> object:
+    """What the server's process reads of its workers; ValueError is its refusal."""
+    with suppress(ValueError):
+        return wire.unpack(wire.Outcome, content)
+    return None
+
+
+def _access(content: bytes, _: Path) -> object:
+    """Host, origin, token and query of a request."""
+    host, origin, token, query = [*content.decode("latin-1").split("\n", 3), "", "", ""][:4]
+    headers = {"host": host, "origin": origin, "authorization": token}
+    rules = Access(hosts=("example.org",), origins=("https://example.org",), secret="0123456789abcdef")
+    rules.check_host(headers)
+    rules.check_secret("POST", "/v1/gaze", query, headers)
+    return rules.check_origin(headers)
+
+
+def _head(content: bytes, _: Path) -> object:
+    """Heads and bodies as HTTP/1.1."""
+    connection = BoundedConnection(h11.SERVER, HEAD_BYTES)
+    with suppress(h11.RemoteProtocolError):
+        connection.receive_data(content)
+        connection.receive_data(b"")
+        while connection.next_event() not in (h11.NEED_DATA, h11.PAUSED) and connection.their_state is h11.SEND_BODY:
+            pass
+    return None
 
 
 def _form(content: bytes, _: Path) -> object:
@@ -127,6 +167,25 @@ def _picture_seeds() -> list[bytes]:
     return seeds
 
 
+def _animation_seeds() -> list[bytes]:
+    frames = [Image.effect_noise((24, 16), 10 + 20 * n).convert("RGB") for n in range(4)]
+    seeds = []
+    for format in ("GIF", "WEBP", "PNG", "AVIF", "TIFF"):
+        buffer = io.BytesIO()
+        with suppress(KeyError, OSError):  # a Pillow without that encoder
+            frames[0].save(buffer, format, save_all=True, append_images=frames[1:])
+            seeds.append(buffer.getvalue())
+    return seeds
+
+
+def _head_seeds() -> list[bytes]:
+    head = b"POST /v1/gaze?ratio=16:9 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/png\r\n"
+    return [
+        head + b"Content-Length: 3\r\n\r\nabc",
+        head + b"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nX: y\r\n\r\n",
+    ]
+
+
 def _form_seeds() -> list[bytes]:
     part = b'--b\r\nContent-Disposition: form-data; name="image"; filename="x.png"\r\n\r\nabc\r\n'
     text = b'--b\r\nContent-Disposition: form-data; name="ratio"\r\nContent-Type: text/plain\r\n\r\n16:9\r\n'
@@ -136,6 +195,12 @@ def _form_seeds() -> list[bytes]:
 def _model_seeds() -> list[bytes]:
     names = [model.name for model in zoo.models()]
     return [zoo.read_model(name)[1][-60_000:] for name in names[-1:]] + [zoo.read_model(names[-1])[1]]
+
+
+def _signed_seeds() -> list[bytes]:
+    signed = sign("/v1/gaze?ratio=16:9", "0123456789abcdef", 4_000_000_000).partition("?")[2]
+    lines = ["127.0.0.1:8000\nhttp://127.0.0.1:8000\nBearer 0123456789abcdef\n", f"[::1]:80\nnull\n\n{signed}"]
+    return [line.encode() for line in lines]
 
 
 def _checkpoint_seeds() -> list[bytes]:
@@ -213,6 +278,10 @@ def _parquet_seeds() -> list[bytes]:
 
 TARGETS = {
     "picture": Target(_picture, _picture_seeds),
+    "cut": Target(_cut, lambda: _animation_seeds() + _picture_seeds()),
+    "head": Target(_head, _head_seeds),
+    "access": Target(_access, _signed_seeds),
+    "message": Target(_message, lambda: [wire.pack(wire.Outcome("parts", parts=[[0, 5]]))[wire.HEADER.size :]]),
     "form": Target(_form, _form_seeds),
     "options": Target(_options, lambda: [b"ratio=16:9,1:1&size=640x480&peaks=3&opacity=0.5&format=npy&heat=true&n=2"]),
     "model": Target(_model, _model_seeds),
@@ -222,6 +291,10 @@ TARGETS = {
     "npz": Target(lambda content, place: (_file(place / npz.FILE, content), npz.read(place)), _npz_seeds),
     "hdf5": Target(_hdf5, lambda: _hdf5_seeds()[:1]),
     "mat": Target(lambda content, place: read_mat(_file(place / "x.mat", content)), _mat_seeds),
+    "list": Target(
+        lambda content, place: find_images(str(_file(place / "x.txt", content))),
+        lambda: [b"/photos/a.jpg\nhttp://127.0.0.1/b.jpg\n\n# c\n"],
+    ),
     "parquet": Target(lambda content, place: find_images(str(_file(place / "x.parquet", content))), _parquet_seeds),
     "csv": Target(
         lambda content, place: (_file(place / folder.FILE, content), folder.read(place)),

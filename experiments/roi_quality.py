@@ -31,7 +31,8 @@ from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.data.formats import npz
 from fastgaze.runtime.predictor import Array, Predictor, load
 from fastgaze.runtime.video import Reader, Watch, maps
-from fastgaze.runtime.video.roi import Roi, watch_blocks, write_ffmpeg
+from fastgaze.runtime.video.addroi import write_ffmpeg
+from fastgaze.runtime.video.roi import Roi, watch_blocks
 
 SIZE = (336, 448)
 RATE = 25

@@ -103,11 +103,12 @@ def shots(options: argparse.Namespace, photos: list[Path], generator: np.random.
 
 def piece(path: Path, start: int, count: int) -> list[Pixels]:
     """``count`` frames from ``start`` on, as RGB of the clip's size."""
-    found = []
+    found: list[Pixels] = []
     with Reader(path, threads=1) as reader:
         for index, frame in enumerate(reader.frames()):
             if index >= start:
-                found.append(frame.reformat(width=SIZE[1], height=SIZE[0], format="rgb24").to_ndarray())
+                shown = frame.reformat(width=SIZE[1], height=SIZE[0], format="rgb24")
+                found.append(np.asarray(shown.to_ndarray(), np.uint8))
             if len(found) == count:
                 break
     return found

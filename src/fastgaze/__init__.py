@@ -16,15 +16,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BundledModel",
+    "Comparison",
     "Crop",
     "Cut",
     "FastGazeError",
     "GazeMap",
     "Peak",
     "Predictor",
+    "RegionAttention",
+    "RegionChange",
+    "Scale",
     "View",
     "__version__",
     "batch",
+    "compare",
     "errors",
     "load",
     "models",
@@ -35,12 +40,16 @@ __all__ = [
 if TYPE_CHECKING:
     from fastgaze.core import errors
     from fastgaze.core.errors import FastGazeError
+    from fastgaze.evaluation.checkpoints import load
     from fastgaze.runtime import batch, video
+    from fastgaze.runtime.compare import Comparison, RegionChange, compare
     from fastgaze.runtime.crop import Crop
     from fastgaze.runtime.cutting import Cut
     from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.peaks import Peak
-    from fastgaze.runtime.predictor import Predictor, View, load, predict
+    from fastgaze.runtime.predictor import Predictor, View, predict
+    from fastgaze.runtime.regions import RegionAttention
+    from fastgaze.runtime.render import Scale
     from fastgaze.runtime.zoo import BundledModel, models
 
 _MODULES = {
@@ -50,14 +59,19 @@ _MODULES = {
 }
 _HOME = {
     "BundledModel": "fastgaze.runtime.zoo",
+    "Comparison": "fastgaze.runtime.compare",
     "Crop": "fastgaze.runtime.crop",
     "Cut": "fastgaze.runtime.cutting",
     "FastGazeError": "fastgaze.core.errors",
     "GazeMap": "fastgaze.runtime.gazemap",
     "Peak": "fastgaze.runtime.peaks",
     "Predictor": "fastgaze.runtime.predictor",
+    "RegionAttention": "fastgaze.runtime.regions",
+    "RegionChange": "fastgaze.runtime.compare",
+    "Scale": "fastgaze.runtime.render",
     "View": "fastgaze.runtime.predictor",
-    "load": "fastgaze.runtime.predictor",
+    "compare": "fastgaze.runtime.compare",
+    "load": "fastgaze.evaluation.checkpoints",
     "models": "fastgaze.runtime.zoo",
     "predict": "fastgaze.runtime.predictor",
 }

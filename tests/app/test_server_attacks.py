@@ -183,6 +183,47 @@ def test_a_second_request_before_the_first_answer_is_not_looked_at(url: str) -> 
     assert received.count(b"HTTP/1.1 200 ") == 1
 
 
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\ncontent-length: 0\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: +5\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding : chunked\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\r\n Transfer-Encoding: chunked\r\n\r\n",
+        "GET /livez HTTP/1.1\nHost: 127.0.0.1\n\n",
+        "GET /livez HTTP/1.1\r\nHost: 127.0.0.1\nX: y\r\n\r\n",
+        "GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: example.org\r\n\r\n",
+        "GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\rb\r\n\r\n",
+        "GET /livez HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_head_that_a_proxy_could_read_otherwise_is_refused(url: str, request_head: str) -> None:
+    with raw(url) as connection:
+        connection.sendall(request_head.encode() + b"0\r\n\r\n")
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.recv(65536):
+                received += piece
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+def test_no_path_is_sent_elsewhere(url: str) -> None:
+    for path in ("/page/main.js/", "/v1/gaze/", "/docs/"):
+        answer = httpx.get(f"{url}{path}", headers={"host": "127.0.0.1:1"}, timeout=20)
+        assert answer.status_code == 404
+        assert "location" not in answer.headers
+
+
+def test_an_origin_that_is_none_is_another_origin(url: str) -> None:
+    for origin in ("http://[::1", "null", "", "http://", "://", "http://127.0.0.1.example.org"):
+        answer = httpx.get(f"{url}/v1/models", headers={"origin": origin}, timeout=20)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_origin")
+
+
 def test_silent_connections_make_room_for_others(models: list[Path]) -> None:
     with serving(models, Limits(connections=40)) as url, contextlib.ExitStack() as stack:
         kept = stack.enter_context(httpx.Client(base_url=url, timeout=20))

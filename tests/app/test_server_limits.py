@@ -21,6 +21,7 @@ from fastgaze.app.server import connection, run
 from fastgaze.app.server.limits import Limits
 from fastgaze.core.errors import ArgumentError
 from tests.app.serving import encoded, make_models, picture, serving, serving_app, write_model
+from tests.app.test_cli_pictures import run as run_command
 
 SMALL = encoded(picture(64, 48))
 
@@ -234,3 +235,14 @@ def test_the_command_refuses_a_model_that_is_not_there() -> None:
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
     assert "no-such-model" in ended.stderr
+
+
+def test_a_system_that_cannot_fork_is_told_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(os, "fork")
+    assert run_command("serve", "--port", "0") == 2
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said
+    assert "cannot fork processes" in said
+    assert "fastgaze site" in said

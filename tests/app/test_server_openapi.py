@@ -7,7 +7,7 @@ import httpx
 import jsonschema
 import pytest
 
-from fastgaze.app.server.options import CROP_OPTIONS, GAZE_OPTIONS
+from fastgaze.app.server.options import COMPARE_OPTIONS, CROP_OPTIONS, GAZE_OPTIONS
 from tests.app.serving import encoded, make_models, picture, serving
 
 
@@ -45,6 +45,10 @@ def test_answers_match_the_openapi_document(client: httpx.Client, openapi: dict)
     several = client.post("/v1/gaze", files=[("file", good), ("file", bad)])
     assert [list(row) == ["error"] for row in several.json()["results"]] == [False, True]
     validate(openapi, several, "/v1/gaze", "post")
+    for query in ("", "?format=overlay", "?region=cta=1,2,30,40&ratio=1:1", "?region=x", "?size=9x9"):
+        for files in ([good, good], [good, bad], [good]):
+            found = client.post(f"/v1/compare{query}", files=[("file", content) for content in files])
+            validate(openapi, found, "/v1/compare", "post")
     for query in ("?ratio=1:1", ""):
         validate(openapi, client.post(f"/v1/crop{query}", content=good), "/v1/crop", "post")
 
@@ -78,7 +82,11 @@ def _values(schema: dict) -> list[tuple[object, int]]:
 
 def test_the_document_is_openapi_3_1_and_names_all_options(openapi: dict) -> None:
     assert openapi["openapi"].startswith("3.1.")
-    for path, options in (("/v1/gaze", GAZE_OPTIONS), ("/v1/crop", CROP_OPTIONS)):
+    for path, options in (
+        ("/v1/gaze", GAZE_OPTIONS),
+        ("/v1/crop", CROP_OPTIONS),
+        ("/v1/compare", COMPARE_OPTIONS),
+    ):
         assert tuple(p["name"] for p in openapi["paths"][path]["post"]["parameters"]) == options
     for schema in openapi["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)

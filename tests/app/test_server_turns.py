@@ -11,67 +11,90 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fastgaze.app.server.turns import Caller, Ledger, Turns
+from fastgaze.app.server import turns
+from fastgaze.app.server.turns import Caller, Ledger
 from fastgaze.app.server.wire import Task
 from tests.app.serving import encoded, make_models, picture, serving_app
 
 SMALL = encoded(picture(64, 48))
 
 
-def shares(seconds_of: dict[bool, float], workers: int, always: tuple[bool, ...]) -> dict[bool, float]:
-    """Seconds of work that each kind gets while all kinds in ``always`` wait all the time."""
+def shares(seconds_of: dict[bool, float], workers: int, monkeypatch: pytest.MonkeyPatch) -> dict[bool, float]:
+    """Seconds of work that each kind gets in 200 s while tasks of both wait all the time."""
+    clock, kinds = 0.0, (True, False)
+    monkeypatch.setattr(turns, "monotonic", lambda: clock)
 
     async def simulate() -> dict[bool, float]:
-        turns, got, rng = Turns[int](workers), Counter[bool](), random.Random(0)
-        held: list[tuple[float, bool]] = []
-        waiting = {kind: [turns.add(n, kind) for n in range(3)] for kind in always}
-        clock = 0.0
-        for _ in range(2000):
-            while len(held) < workers and (future := turns.next()) is not None:
-                kind = next(kind for kind in always if future in waiting[kind])
+        nonlocal clock
+        queue, got, rng = turns.Turns[int](workers), Counter[bool](), random.Random(0)
+        held: list[tuple[float, float, bool]] = []
+        waiting = {kind: [queue.add(n, kind) for n in range(3)] for kind in kinds}
+        while clock < 200:
+            while len(held) < workers and (future := queue.next()) is not None:
+                kind = next(kind for kind in kinds if future in waiting[kind])
                 waiting[kind].remove(future)
-                waiting[kind].append(turns.add(clock, kind))
-                held.append((clock + seconds_of[kind] * rng.uniform(0.5, 1.5), kind))
-            end, kind = min(held)
-            held.remove((end, kind))
-            turns.ended(kind, seconds_of[kind])
-            got[kind] += seconds_of[kind]
-            clock = end
+                waiting[kind].append(queue.add(clock, kind))
+                seconds = seconds_of[kind] * rng.uniform(0.5, 1.5)
+                held.append((clock + seconds, seconds, kind))
+            clock, seconds, kind = min(held)
+            held.remove((clock, seconds, kind))
+            queue.ended(kind, seconds)
+            got[kind] += seconds
         return dict(got)
 
     return asyncio.run(simulate())
 
 
-@pytest.mark.parametrize("strangers_seconds", [0.01, 0.1, 3.0])
-@pytest.mark.parametrize("workers", [2, 4])
-def test_known_clients_get_three_quarters_of_the_time_whatever_strangers_send(
-    strangers_seconds: float, workers: int
+@pytest.mark.parametrize("strangers_seconds", [0.01, 0.1, 0.9])
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_strangers_get_their_share_of_the_time_and_no_more_whatever_they_send(
+    strangers_seconds: float, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    got = shares({True: 0.1, False: strangers_seconds}, workers, (True, False))
-    assert got[True] / sum(got.values()) == pytest.approx(0.75, abs=0.06)
+    got = shares({True: 0.1, False: strangers_seconds}, workers, monkeypatch)
+    assert got[False] / sum(got.values()) == pytest.approx(0.25, abs=0.05)
 
 
 @pytest.mark.parametrize("kind", [True, False])
 def test_who_waits_alone_gets_every_worker(kind: bool) -> None:
     async def taken() -> int:
-        turns = Turns[int](4)
+        queue = turns.Turns[int](4)
         for n in range(6):
-            turns.add(n, kind)
-        return sum(turns.next() is not None for _ in range(4))
+            queue.add(n, kind)
+        return sum(queue.next() is not None for _ in range(4))
 
     assert asyncio.run(taken()) == 4
 
 
 def test_strangers_never_hold_more_than_half_while_known_clients_are_about() -> None:
     async def taken() -> list[bool]:
-        turns = Turns[int](4)
-        strangers = [turns.add(n, False) for n in range(6)]
-        known = turns.add(0, True)
-        order = [turns.next() for _ in range(4)]
+        queue = turns.Turns[int](4)
+        strangers = [queue.add(n, False) for n in range(6)]
+        known = queue.add(0, True)
+        order = [queue.next() for _ in range(4)]
         assert known in order
         return [future in strangers for future in order]
 
     assert sum(asyncio.run(taken())) == 2
+
+
+def test_strangers_are_told_to_come_again_when_too_many_wait_while_known_clients_are_about() -> None:
+    async def refused() -> list[bool]:
+        queue, found = turns.Turns[int](2), []
+        for n in range(20):
+            queue.add(n, False)
+        found.append(queue.full(False))
+        queue.add(0, True)
+        return [*found, queue.full(False), queue.full(True)]
+
+    assert asyncio.run(refused()) == [False, True, False]
+
+
+def test_a_worker_that_waits_for_known_clients_is_given_to_a_stranger_in_time(tmp_path: Path) -> None:
+    """With one worker and one known client, strangers come one after another, each within a second or two."""
+    with serving_app(make_models(tmp_path), workers=1) as (url, _), httpx.Client(base_url=url, timeout=20) as known:
+        for _ in range(12):
+            assert known.post("/v1/gaze", content=SMALL).status_code == 200
+            assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=5).status_code == 200
 
 
 def test_small_pictures_and_those_who_used_little_go_first() -> None:

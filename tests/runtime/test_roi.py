@@ -20,20 +20,27 @@ from hypothesis import strategies as st
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Reader, Watch
+from fastgaze.runtime.video.addroi import (
+    MOST_RECTANGLES,
+    MOST_STRETCHES,
+    Rectangle,
+    few_stretches,
+    rectangles,
+    stretches,
+    write_ffmpeg,
+)
 from fastgaze.runtime.video.roi import (
     TEXT,
     Blocks,
     Roi,
     expected_bits,
-    rectangles,
-    stretches,
     sum_blocks,
     watch_blocks,
     write_csv,
-    write_ffmpeg,
     write_json,
     write_kvazaar,
     write_kvazaar_binary,
+    write_svt_av1,
 )
 
 SIZE = (144, 240)
@@ -191,11 +198,11 @@ def test_csv_and_json_hold_every_frame_and_block(clip: Path, bright: Predictor) 
     assert int(last["qp_offset"]) == parsed["frames"][39]["qp_offset"][2][4] == frames[39].offsets(roi)[2, 4]
 
 
-@pytest.mark.parametrize("form", TEXT)
+@pytest.mark.parametrize("form", [*TEXT, "ffmpeg"])
 def test_a_video_without_a_frame_is_an_error_in_every_form(form: str) -> None:
     text = io.StringIO()
     with pytest.raises(DataError, match="no frame that can be decoded"):
-        TEXT[form]([], Roi(), text)
+        (TEXT | {"ffmpeg": write_ffmpeg})[form]([], Roi(), text)
     assert text.getvalue() == ""
 
 
@@ -204,18 +211,98 @@ def test_a_video_without_a_frame_is_an_error_in_binary_too() -> None:
         write_kvazaar_binary([], Roi(), io.BytesIO())
 
 
-@settings(max_examples=60, deadline=None)
+def _painted(found: list[Rectangle], size: tuple[int, int]) -> np.ndarray:
+    """What an encoder sees: of rectangles that overlap the first counts."""
+    picture = np.zeros(size)
+    for item in reversed(found):
+        picture[item.top : item.top + item.height, item.left : item.left + item.width] = item.offset
+    return picture
+
+
+def test_rectangles_are_few_and_come_near_the_map() -> None:
+    y, x = np.mgrid[:45, :80]
+    wanted = 8 - 16 * np.exp(-(((x - 50) / 9) ** 2) - ((y - 20) / 7) ** 2)
+    found = rectangles(wanted, (720, 1280), Roi(block=16))
+    assert 4 <= len(found) <= MOST_RECTANGLES + 1
+    assert (found[-1].width, found[-1].height) == (1280, 720)
+    shown = _painted(found, (720, 1280))[8::16, 8::16]
+    assert np.square(shown - wanted).mean() < 0.1 * wanted.var()
+    assert shown[20, 50] < -4
+
+
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 9))
-def test_rectangles_cover_every_block_once_with_its_offset(seed: int, rows: int, columns: int) -> None:
-    offsets = np.random.default_rng(seed).integers(-1, 2, (rows, columns)).astype(np.int8)
-    size = (rows * 16 - 5, columns * 16 - 3)
-    painted, times = np.zeros(size, int), np.zeros(size, int)
-    for x, y, width, height, offset in rectangles(offsets, size, 16):
-        painted[y : y + height, x : x + width] = offset
-        times[y : y + height, x : x + width] += 1
-    expected = offsets.repeat(16, 0).repeat(16, 1)[: size[0], : size[1]]
-    np.testing.assert_array_equal(painted, expected)
-    np.testing.assert_array_equal(times, expected != 0)
+def test_rectangles_never_make_a_map_worse_and_stay_in_the_frame(seed: int, rows: int, columns: int) -> None:
+    wanted = np.random.default_rng(seed).normal(0, 4, (rows, columns))
+    size, roi = (rows * 16 - 5, columns * 16 - 3), Roi(block=16)
+    found = rectangles(wanted, size, roi)
+    clipped = np.clip(wanted, -8, 8)
+    for item in found:
+        assert item.left + item.width <= size[1]
+        assert item.top + item.height <= size[0]
+        assert -8 <= item.offset <= 8
+    error = np.square(_painted(found, size)[5::16, 5::16] - clipped).sum()
+    assert error <= np.square(clipped - clipped.mean()).sum() + 0.01
+
+
+def test_a_map_of_two_levels_is_given_back_exactly() -> None:
+    wanted = np.full((9, 15), 2.0)
+    wanted[3:5, 6:12] = -6
+    found = rectangles(wanted, (144, 240), Roi(block=16))
+    np.testing.assert_allclose(_painted(found, (144, 240)), wanted.repeat(16, 0).repeat(16, 1), atol=0.01)
+
+
+def test_stretches_that_look_the_same_are_one_but_never_across_a_cut(clip: Path, bright: Predictor) -> None:
+    roi = Roi(block=16)
+    found = few_stretches(_watch(clip, bright, roi), roi, 0.4)
+    assert [part.frames for part in found] == [20, 20]
+
+
+def test_a_long_video_has_few_stretches_all_the_same() -> None:
+    generator = np.random.default_rng(0)
+    frames = [
+        Blocks(index / 2, (48, 64), mass / mass.sum(), np.ones((3, 4)), cut=True)
+        for index, mass in enumerate(np.exp(3 * generator.standard_normal((400, 3, 4))))
+    ]
+    found = few_stretches(frames, Roi(block=16), 1.0)
+    assert len(found) == MOST_STRETCHES
+    assert sum(part.frames for part in found) == 400
+    text = io.StringIO()
+    write_ffmpeg(frames, Roi(block=16), text)
+    assert text.getvalue().count("addroi") <= MOST_STRETCHES * (MOST_RECTANGLES + 1)
+
+
+def test_svt_av1_gets_a_line_for_every_change_and_at_most_eight_offsets(clip: Path, bright: Predictor) -> None:
+    text = io.StringIO()
+    write_svt_av1(_watch(clip, bright, Roi(block=64)), Roi(block=64), text)
+    lines = [[int(word) for word in line.split()] for line in text.getvalue().splitlines()]
+    numbers = [line[0] for line in lines]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 0
+    assert 20 in numbers
+    assert {len(line) for line in lines} == {1 + 3 * 4}
+    assert len({value for line in lines for value in line[1:]}) <= 8
+    assert min(lines[0][1:]) < 0 < max(lines[0][1:])
+    with pytest.raises(ArgumentError, match="only size of blocks"):
+        write_svt_av1(_watch(clip, bright, Roi(block=32)), Roi(block=32), text)
+
+
+def test_neutral_offsets_leave_the_size_of_the_encoded_video_as_it_was(
+    clip: Path, bright: Predictor, tmp_path: Path
+) -> None:
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("ffmpeg is not installed")
+    roi = Roi(block=16, neutral=True)
+    script = tmp_path / "roi.ffmpeg"
+    with script.open("w") as out:
+        write_ffmpeg(_watch(clip, bright, roi), roi, out, source=clip)
+    sizes = []
+    for name, graph in (("roi.h264", ["-filter_complex_script", str(script), "-map", "[out]"]), ("plain.h264", [])):
+        encode = ["-c:v", "libx264", "-crf", "27", "-preset", "veryfast", "-threads", "1", str(tmp_path / name)]
+        subprocess.run(["ffmpeg", "-v", "error", "-i", str(clip), *graph, *encode], check=True)
+        sizes.append((tmp_path / name).stat().st_size)
+    assert sizes[0] / sizes[1] == pytest.approx(1, abs=0.02)
+    assert "addroi" in script.read_text()
 
 
 def test_stretches_end_at_cuts_and_after_the_interval(clip: Path, bright: Predictor) -> None:

@@ -1,13 +1,19 @@
 """A tiny learnable problem: people look at the bright square."""
 
+from pathlib import Path
+
 import numpy as np
+from PIL import Image
 
 from fastgaze.core.spec import GazeSpec, VGGSpec
+from fastgaze.data.fixations import from_lists
+from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.datasets import PreparedSet
 from fastgaze.training.stream import Source, fixation_source
 
+SIZE = (64, 96)
 TINY = GazeSpec("fastgaze", VGGSpec(((4,), (6,), (6,), (8,), (8,)), ("relu5_1",)), (4, 1), "prelu")
 
 
@@ -37,3 +43,17 @@ def tiny_model(seed: int = 0) -> GazeModel:
     model = create_model("fastgaze", TINY)
     assert isinstance(model, GazeModel)
     return model
+
+
+def write_set(folder: Path, count: int, seed: int) -> None:
+    """Bright squares as an npz folder."""
+    squares = bright_squares(count, SIZE, seed)
+    (folder / "images").mkdir(parents=True)
+    names = [f"{folder.name}{i:03d}" for i in range(count)]
+    points = []
+    for name, image, counts in zip(names, squares.images, squares.counts, strict=True):
+        Image.fromarray(image).save(folder / "images" / f"{name}.webp", lossless=True)
+        rows, columns = np.nonzero(counts)
+        points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
+    paths = [folder / "images" / f"{name}.webp" for name in names]
+    write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)

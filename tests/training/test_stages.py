@@ -6,18 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from experiments import ship
 from fastgaze.core.cost import flops, prunable_maps
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import GazeSpec, VGGSpec
-from fastgaze.data.fixations import from_lists, held_out
+from fastgaze.data.fixations import held_out
 from fastgaze.data.formats import load
-from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import TrainingRecord, untrained
+from fastgaze.pruning import History
 from fastgaze.runtime.card import read_card
 from fastgaze.training.config import Config, Mixture, PruneSettings, read_config
 from fastgaze.training.datasets import dataset_center_bias
@@ -34,30 +33,15 @@ from fastgaze.training.soft_targets import (
 from fastgaze.training.student import tune_student
 from fastgaze.training.teacher import fit_folds, is_dead, train_teacher
 from tests.app.test_cli_pictures import run
-from tests.training.helpers import TINY, bright_squares, source, tiny_model
+from tests.training.helpers import SIZE, TINY, bright_squares, source, tiny_model, write_set
 
-SIZE = (64, 96)
 RECORD = untrained(TINY)
-
-
-def _write_set(folder: Path, count: int, seed: int) -> None:
-    """Bright squares as an npz folder."""
-    squares = bright_squares(count, SIZE, seed)
-    (folder / "images").mkdir(parents=True)
-    names = [f"{folder.name}{i:03d}" for i in range(count)]
-    points = []
-    for name, image, counts in zip(names, squares.images, squares.counts, strict=True):
-        Image.fromarray(image).save(folder / "images" / f"{name}.webp", lossless=True)
-        rows, columns = np.nonzero(counts)
-        points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
-    paths = [folder / "images" / f"{name}.webp" for name in names]
-    write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     for seed, (name, count) in enumerate({"large": 24, "validation": 8, "eyes": 20}.items()):
-        _write_set(tmp_path / "data" / name, count, seed)
+        write_set(tmp_path / "data" / name, count, seed)
     text = """
     [workshop]
     data = "data"
@@ -147,7 +131,7 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(tmp_path: Path, monkeypat
 def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) -> None:
     sets = [tmp_path / name for name in ship.TRAINED_ON]
     for seed, folder in enumerate(sets):
-        _write_set(folder, 20, seed)
+        write_set(folder, 20, seed)
     kept = []
     for folder in sets:
         data = load("npz", folder)
@@ -366,6 +350,25 @@ def test_pruning_ends_at_a_number_of_maps(tmp_path: Path) -> None:
     assert prune_while_training(tiny_model(), [source()], settings, tmp_path, RECORD) == []
     left, _ = load_checkpoint(tmp_path / "last.safetensors")
     assert prunable_maps(left.spec) == prunable_maps(tiny_model().spec) - 5
+
+
+def test_only_the_last_steps_of_a_round_collect_signals(tmp_path: Path) -> None:
+    settings = PruneSettings(remove=4, steps=3, observed=1, maps=2, batch=2)
+    prune_while_training(tiny_model(), [source()], settings, tmp_path, RECORD)
+    history = History.load(tmp_path / "history.json")
+    assert [(removal.step, removal.images) for removal in history.removals] == [(3, 2), (6, 2)]
+    with pytest.raises(ArgumentError, match="observed = 4 is not between 0 and the 3 steps"):
+        PruneSettings(steps=3, observed=4)
+
+
+def test_pruning_stops_early_on_loss_and_cost_together(tmp_path: Path) -> None:
+    settings = PruneSettings(remove=30, steps=1, patience=1, beta=1e-9)
+    prune_while_training(tiny_model(), [source()], settings, tmp_path, RECORD)
+    losses = [removal.loss for removal in History.load(tmp_path / "history.json").removals]
+    assert losses[:-1] == sorted(losses[:-1], reverse=True)  # falling, until the first that rises
+    assert losses[-1] > losses[-2]
+    with pytest.raises(ArgumentError, match="patience = 1 stops on loss"):
+        PruneSettings(patience=1)
 
 
 def test_a_network_is_narrowed_to_the_widths_of_a_spec(tmp_path: Path) -> None:

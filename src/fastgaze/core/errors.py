@@ -58,6 +58,11 @@ class MissingExtraError(FastGazeError, ImportError):
     """An optional dependency that is not installed."""
 
 
+CPU_TORCH = (
+    "; without a GPU, first install the CPU build of torch as pytorch.org/get-started says: it saves gigabytes of CUDA"
+)
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import ``module``, or raise an error that names the pip command to install it."""
     try:
@@ -65,6 +70,8 @@ def require(module: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
+        package = module.split(".")[0]
+        hint = CPU_TORCH if package == "torch" else ""
         raise MissingExtraError(
-            f"{module.split('.')[0]} is needed for this and is not installed; run pip install 'fastgaze[{extra}]'"
+            f"{package} is needed for this and is not installed; run pip install 'fastgaze[{extra}]'{hint}"
         ) from error

@@ -13,6 +13,9 @@ from fastgaze.core.errors import ImageTooLargeError
 MOST_SCANS = 100
 """Of a progressive JPEG; encoders make about ten. Every scan passes over the whole picture, however short it is."""
 
+MOST_CHUNKS = 20_000
+"""Of a PNG's pixels; encoders put 8 kB or more into each. Pillow takes microseconds for one, also when it is empty."""
+
 _OVERHEAD = 8 << 20
 """What every decoder takes besides the pixels, including the picture at its working size."""
 _MOST_BYTES_PER_PIXEL = 26.0
@@ -106,7 +109,9 @@ def count_scans(content: bytes | bytearray) -> int:
     return scans
 
 
-def check_scans(content: bytes | bytearray, label: str) -> None:
-    """ImageTooLargeError for a JPEG with more scans than an encoder makes."""
-    if count_scans(content) > MOST_SCANS:
+def check_parts(content: bytes | bytearray, format: str | None, label: str) -> None:
+    """ImageTooLargeError for a JPEG with more scans, or a PNG with more chunks of pixels, than an encoder makes."""
+    if format == "PNG" and content.count(b"IDAT") > MOST_CHUNKS:
+        raise ImageTooLargeError(f"{label}: a PNG of more than {MOST_CHUNKS} chunks is not decoded; save it again")
+    if format in ("JPEG", "MPO") and count_scans(content) > MOST_SCANS:
         raise ImageTooLargeError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it again")

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
-from fastgaze.core.picture_limits import DecodingCost, check_scans, decoding_cost
+from fastgaze.core.picture_limits import DecodingCost, check_parts, decoding_cost
 from fastgaze.core.samples import to_rgb
 from fastgaze.core.sizes import Size, format_size
 from fastgaze.core.sources import ByteStream, HasArray, picture_array, read_stream
@@ -252,8 +252,7 @@ def _reading(path: Path) -> Iterator[None]:
 def _open(source: Path | Content, content: Content, label: str) -> Picture:
     with _refusing(label):
         image = _identify(io.BytesIO(content))
-    if image.format in ("JPEG", "MPO"):
-        check_scans(bytes(content), label)
+    check_parts(bytes(content), image.format, label)
     return _picture(source, image, label)
 
 

@@ -1,4 +1,4 @@
-"""Which layer a module is, and which maps it ties: rules by class, subclasses included."""
+"""Which layer a module is, and which maps it ties: rules by class, subclasses included; convolutions as functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from fastgaze.pruning.attention import AttentionIn, AttentionOut
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
 from fastgaze.pruning.tracing import Call, Rule
+from fastgaze.pruning.widths import Width, plain
 
 _NOTHING = torch.zeros(0, dtype=torch.int64)
 
 
-def module_rule(module: nn.Module) -> Rule | None:
-    """The rule of the first class in the order of inheritance that has one."""
+def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None:
+    """The rule of the first class in the order of inheritance that has one, or of what the module does to ``args``."""
     for cls in type(module).__mro__:
         if cls in RULES:
             return partial(follow, RULES[cls])
+    if len(args) == 1 and isinstance(args[0], Tensor) and norms.handmade(module, args[0]):
+        return partial(follow, layer_norm)
     return None
 
 
@@ -88,7 +91,10 @@ def convolution(call: Call) -> None:
         keep_computed(call, ids)
         return
     tie_groups(call, ids, groups)
-    makes(call, kinds.Transposed if transposed else kinds.Convolution, ids, module.out_channels)
+    kind: type[Layer] = kinds.Transposed if transposed else kinds.Convolution
+    if not transposed and kinds.Standardised(call.path, module, ids, _NOTHING).needed(x, call.result):
+        kind = kinds.Standardised
+    makes(call, kind, ids, module.out_channels)
     tie_groups(call, call.channels(call.result), groups)
     keep_computed(call, ids, call.channels(call.result))
 
@@ -178,10 +184,36 @@ def attention(call: Call) -> None:
     call.set_label(call.result[0], outputs.reshape(1, 1, -1), label.images)
 
 
+def filters(call: Call) -> None:
+    """F.conv1d to F.conv3d with one filter for each channel (blurring, computed kernels); maps of others stay."""
+    x, weight, groups = call.args[0], call.argument(1, "weight"), call.argument(6, "groups", 1)
+    channels = x.shape[1] if x.dim() == weight.dim() else 0
+    if not 1 < channels == plain(groups) == len(weight):
+        if isinstance(groups, Width):
+            call.tracer.counted(groups, call.name)
+        blocks(call, "reads maps with a weight that is not a layer's")
+        return
+    ids = call.channels(x)
+    for tensor in (weight, call.argument(2, "bias")):
+        if isinstance(tensor, Tensor):
+            call.tie(ids, _rows(call, tensor))
+    call.tracer.fit(ids, groups, call.name)
+    call.put_channels(ids)
+
+
+def _rows(call: Call, tensor: Tensor) -> Tensor:
+    """int64 (size of dimension 0,): the map of every row; what varies inside of a row is tied."""
+    ids = call.label(tensor).ids
+    inside = ids.flatten(1) if ids.dim() > 1 else ids[:, None]
+    call.tie(inside, inside[:, :1])
+    return inside[:, 0].expand(len(tensor))
+
+
 RULES.update({
     nn.modules.conv._ConvNd: convolution, nn.Linear: linear, nn.Embedding: embedding,
     nn.modules.batchnorm._BatchNorm: channel_norm, nn.modules.instancenorm._InstanceNorm: channel_norm,
     nn.GroupNorm: group_norm, nn.LayerNorm: layer_norm, nn.PReLU: prelu, nn.MultiheadAttention: attention,
 })  # fmt: skip
+RULES.update(dict.fromkeys(("conv1d", "conv2d", "conv3d"), filters))
 if hasattr(nn, "RMSNorm"):
     RULES[nn.RMSNorm] = layer_norm

@@ -339,7 +339,8 @@ COUNTS = {"numel", "nelement", "len"}
 VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "equal", "allclose", "is_nonzero"}
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
 SIZED = {  # functions whose rules look at the sizes themselves
-    "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem",
+    "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem", "conv1d", "conv2d",
+    "conv3d",
 }  # fmt: skip
 _POINTWISE = """
     relu relu6 leaky_relu elu selu celu gelu silu mish sigmoid logsigmoid log_sigmoid tanh hardtanh hardswish

@@ -86,7 +86,8 @@ def expand(call: Call) -> None:
     ids, images = (value.reshape((1,) * front + tuple(value.shape)) for value in (label.ids, label.images))
     for axis, size in enumerate(sizes):
         spread = axis < front or x.shape[axis - front] == 1
-        if spread and isinstance(size, Width) and size.ids is not None and ids.numel() == 1:
+        whole = ids.numel() == 1 or not call.tracer.ties.any_made(ids)
+        if spread and isinstance(size, Width) and size.ids is not None and whole:
             call.keep(ids, "spreads one map over many")
             ids = size.ids.reshape([-1 if d == axis else 1 for d in range(rank)])
         elif ids.shape[axis] > 1 and _free(size) is not None:

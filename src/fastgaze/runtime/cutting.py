@@ -170,7 +170,7 @@ class Cutter:
     def _decode(self, share: float) -> None:
         image = self._header = self._picture.stored()
         stored, turns = image.size, _TURNS.get(self._picture.orientation, _UPRIGHT)
-        if _is_animated(image):
+        if is_animated(image):
             count = getattr(image, "n_frames", 1)
             if count * stored[0] * stored[1] > MAX_PIXELS:
                 raise ImageTooLargeError(
@@ -215,7 +215,8 @@ def _written_as(image: Image.Image) -> str:
     return _NEAREST.get(name, name.lower() if name.lower() in FORMATS else "png")
 
 
-def _is_animated(image: Image.Image) -> bool:
+def is_animated(image: Image.Image) -> bool:
+    """Whether an open file has several frames that are shown one after another."""
     # The pages of a TIFF and the views of an MPO are not frames.
     return image.format in ("GIF", "WEBP", "PNG", "AVIF") and getattr(image, "is_animated", False)
 

@@ -1,8 +1,8 @@
 """What runs the convolutional part: onnxruntime, or openvino where it is installed.
 
-An engine maps float32 images (N, 3, H, W), H and W multiples of 16, to saliency (N, 1, H / 16, W / 16). Engines may be
-shared between threads, pickled and forked. Both give the same log density within ``TOLERANCE`` (fp32); bf16 trades that
-for speed.
+An engine maps float32 images (N, 3, H, W), H and W multiples of the model's stride, to saliency (N, 1, H / 16, W / 16).
+Engines may be shared between threads, pickled and forked. Both give the same log density within ``TOLERANCE`` (fp32);
+bf16 trades that for speed.
 """
 
 import os

@@ -31,6 +31,7 @@ from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crop
 from fastgaze.runtime.cutting import Cut, Cutter
 from fastgaze.runtime.headroom import head_map
 from fastgaze.runtime.peaks import Peak, find_peaks
+from fastgaze.runtime.regions import FIXATIONS, RegionAttention, attention
 
 Array = npt.NDArray[np.float32]
 
@@ -146,8 +147,25 @@ class GazeMap:
 
     def mass(self, box: Sequence[float]) -> float:
         """Share of all fixations in ``box`` (left, top, right, bottom), pixels of the picture, rounded and clipped."""
-        left, top, right, bottom = self._clip(box)
+        return self._mass(self._clip(box))
+
+    def _mass(self, box: tuple[int, int, int, int]) -> float:
+        left, top, right, bottom = box
         return float(self._integral.mass([top], [bottom], [left], [right])[0, 0])
+
+    def regions(self, boxes: Mapping[str, Sequence[float]], fixations: int = FIXATIONS) -> tuple[RegionAttention, ...]:
+        """How much attention each of the named ``boxes`` draws, in their order; see ``runtime.regions``.
+
+        boxes: (left, top, right, bottom) in pixels of the picture by name, rounded and clipped; they may overlap.
+        fixations: the number within which a region counts as seen.
+        """
+        clipped = {}
+        for name, box in boxes.items():
+            try:
+                clipped[name] = self._clip(box)
+            except ArgumentError as error:
+                raise ArgumentError(f"region {name!r}: {error}") from None
+        return attention(clipped, self._mass, self.picture_size, fixations)
 
     def _clip(self, box: Sequence[float]) -> tuple[int, int, int, int]:
         if len(box) != 4 or not np.isfinite(box).all():
@@ -261,18 +279,31 @@ class GazeMap:
         style: str = "heat",
         legend: bool = False,
         scale: render.Scale | None = None,
+        regions: Sequence[RegionAttention] = (),
     ) -> Image.Image:
         """The map over the picture, RGB; what is looked at no more than on average shows unchanged under heat.
 
         opacity: of what is drawn where it is strongest, 0..1. size: (height, width), ``display_size`` by default; give
         ``picture_size`` for all pixels of the picture. style: "heat", "focus", "contours" or "gray". legend: add a
-        strip that explains it. scale: of another map, to compare the two. See ``runtime.render``.
+        strip that explains it. scale: of another map, to compare the two. regions: boxes to outline, with their names
+        and shares. See ``runtime.render``.
         """
         shown = checked_size(size) or self.display_size
-        return render.draw(self, self._picture, style, size=shown, opacity=opacity, scale=scale, legend=legend)
+        return render.draw(
+            self, self._picture, style, size=shown, opacity=opacity, scale=scale, legend=legend, regions=regions
+        )
 
-    def to_json(self, peaks: int = 5, ratios: Sequence[str] = (), n: int = 1) -> dict[str, Json]:
-        """What was found, as plain values: at most ``peaks`` peaks, and at most ``n`` windows for each of ``ratios``.
+    def to_json(
+        self,
+        peaks: int = 5,
+        ratios: Sequence[str] = (),
+        n: int = 1,
+        regions: Mapping[str, Sequence[float]] | None = None,
+        fixations: int = FIXATIONS,
+    ) -> dict[str, Json]:
+        """What was found, as plain values.
+
+        At most ``peaks`` peaks, at most ``n`` windows for each of ``ratios``, and what each of ``regions`` draws.
 
         This is the shape that the command line, the server and batch jobs all carry.
         """
@@ -285,6 +316,7 @@ class GazeMap:
             "crops": [
                 {"ratio": ratio, "windows": [window.to_json() for window in self.crop(ratio, n)]} for ratio in ratios
             ],
+            "regions": [region.to_json() for region in self.regions(regions or {}, fixations)],
             "milliseconds": {step: round(time, 3) for step, time in self.milliseconds.items()},
         }
 

@@ -13,24 +13,23 @@ middle by habit alone, nothing glows as if it were an eye-catcher.
 Levels are computed on the map's grid, which is finer than its blur, and enlarged once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.pictures import Picture
 from fastgaze.core.sizes import Size
-
-if TYPE_CHECKING:
-    from fastgaze.core.pictures import Picture
-    from fastgaze.runtime.gazemap import GazeMap
+from fastgaze.runtime.regions import RegionAttention
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 STYLES = ("heat", "focus", "contours", "gray")
 """heat: colours over the picture. focus: fog over what is not looked at. contours: lines around the smallest areas that
@@ -57,7 +56,27 @@ _CLEAR, _FOGGED = 0.5, 0.9
 # Between dark and light, so that it shows on white pages and on night scenes.
 _FOG = (104, 110, 120)
 _INK, _PAPER = (32, 33, 36), (255, 255, 255)
+# Rows that contours are drawn in at once.
+_STRIP = 64
 _TICKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Drawable(Protocol):
+    """What is drawn: a ``GazeMap``."""
+
+    @property
+    def grid(self) -> Array:
+        """The log density on the grid, (h, w)."""
+        ...
+
+    @property
+    def picture_size(self) -> Size:
+        """(height, width) of the picture."""
+        ...
+
+    def near(self, size: Size) -> Array:
+        """The log density to draw at ``size``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,7 @@ class Scale:
     """Lift of the highest level."""
 
     @classmethod
-    def of(cls, *gazes: "GazeMap") -> "Scale":
+    def of(cls, *gazes: Drawable) -> "Scale":
         """The scale on which none of ``gazes`` exceeds the highest level."""
         return cls.for_lifts(*(lift_of(gaze.grid) for gaze in gazes))
 
@@ -116,19 +135,20 @@ def on_black() -> Bytes:
 
 
 def draw(
-    gaze: "GazeMap",
-    picture: "Picture | None",
+    gaze: Drawable,
+    picture: Picture | None,
     style: str = "heat",
     *,
     size: Size,
     opacity: float | None = None,
     scale: Scale | None = None,
     legend: bool = False,
+    regions: Sequence[RegionAttention] = (),
 ) -> Image.Image:
     """``gaze`` over ``picture``, RGB of ``size`` (height, width); without a picture, over black.
 
     opacity: of what is drawn where it is strongest, 0..1, by default ``OPACITY`` of the style. scale: by default the
-    map's own. legend: a strip below the picture that says what is drawn.
+    map's own. legend: a strip below the picture that says what is drawn. regions: boxes to outline.
     """
     if style not in STYLES:
         raise ArgumentError(f"no style {style!r}; choose from {', '.join(STYLES)}")
@@ -137,16 +157,17 @@ def draw(
     shown = _gray(gaze, size, used) if style == "gray" else _canvas(picture, size)
     if style != "gray":
         _LAYERS[style](shown, gaze, used, strength)
+    outline(shown, regions, gaze.picture_size)
     return _with_legend(shown, style, used) if legend else shown
 
 
-def levels(gaze: "GazeMap", size: Size, scale: Scale | None = None) -> Image.Image:
+def levels(gaze: Drawable, size: Size, scale: Scale | None = None) -> Image.Image:
     """The levels of a map, 8-bit grey of ``size`` (height, width), by default on the map's own scale."""
     lift = lift_of(gaze.near(size))
     return _enlarged((scale or Scale.for_lifts(lift)).levels(lift), size)
 
 
-def heat_image(gaze: "GazeMap", size: Size) -> Image.Image:
+def heat_image(gaze: Drawable, size: Size) -> Image.Image:
     """The heat map to lay over the picture, of ``size`` (height, width): one byte per pixel, with a palette.
 
     A program that opens it finds the opacity of each colour in ``info["transparency"]``.
@@ -165,7 +186,7 @@ def checked_opacity(opacity: float) -> float:
     return opacity
 
 
-def _canvas(picture: "Picture | None", size: Size) -> Image.Image:
+def _canvas(picture: Picture | None, size: Size) -> Image.Image:
     """The picture to draw on: a copy, since it keeps what it has decoded."""
     height, width = size
     if picture is None:
@@ -184,7 +205,7 @@ def _size_of(image: Image.Image) -> Size:
     return image.height, image.width
 
 
-def _heat(shown: Image.Image, gaze: "GazeMap", scale: Scale, opacity: float) -> None:
+def _heat(shown: Image.Image, gaze: Drawable, scale: Scale, opacity: float) -> None:
     found = levels(gaze, _size_of(shown), scale)
     box = found.getbbox()
     if box is None:
@@ -196,33 +217,74 @@ def _heat(shown: Image.Image, gaze: "GazeMap", scale: Scale, opacity: float) -> 
     shown.paste(colors.convert("RGB"), box, found.point(rgba[:, 3].tolist()))
 
 
-def _gray(gaze: "GazeMap", size: Size, scale: Scale) -> Image.Image:
+def _gray(gaze: Drawable, size: Size, scale: Scale) -> Image.Image:
     return levels(gaze, size, scale).convert("RGB")
 
 
-def _focus(shown: Image.Image, gaze: "GazeMap", scale: Scale, opacity: float) -> None:  # noqa: ARG001
+def _focus(shown: Image.Image, gaze: Drawable, scale: Scale, opacity: float) -> None:  # noqa: ARG001
     covered = ((held_above(gaze.grid) - _CLEAR) / (_FOGGED - _CLEAR)).clip(0, 1)
     fog = _enlarged((255 * opacity * covered + 0.5).astype(np.uint8), _size_of(shown))
     shown.paste(_FOG, (0, 0), fog)
 
 
-def _contours(shown: Image.Image, gaze: "GazeMap", scale: Scale, opacity: float) -> None:  # noqa: ARG001
+def _contours(shown: Image.Image, gaze: Drawable, scale: Scale, opacity: float) -> None:  # noqa: ARG001
     """Every line is a dark one under a narrower one in its colour, so that it shows on any ground."""
     height, width = _size_of(shown)
-    smooth = Image.fromarray(gaze.grid).resize((width, height), Image.Resampling.BICUBIC)
-    field = np.asarray(smooth)
-    down, across = np.gradient(field) if min(field.shape) > 1 else (np.zeros_like(field), np.zeros_like(field))
-    steepness = np.hypot(down, across) + np.float32(1e-6)
-    half = max(max(height, width) / 700, 0.8)
-    colors = contour_colors()
-    for color, bound in zip(colors, _bounds(gaze.grid), strict=True):
-        distance = np.abs(field - bound) / steepness  # in pixels, to first order
-        for ink, reach in ((_INK, 1.8 * half), (color, half)):
-            cover = (255 * opacity * (reach + 0.5 - distance).clip(0, 1)).astype(np.uint8)
-            shown.paste(ink, (0, 0), Image.fromarray(cover))
+    field = np.asarray(Image.fromarray(gaze.grid).resize((width, height), Image.Resampling.BICUBIC))
+    bounds, half = _bounds(gaze.grid), max(max(height, width) / 700, 0.8)
+    for top in range(0, height, _STRIP):  # a few rows at once stay in the processor's cache
+        rows = field[top : top + _STRIP]
+        steepness = _steepness(field[max(top - 1, 0) : top + _STRIP + 1])[min(top, 1) :][: len(rows)]
+        for color, bound in zip(contour_colors(), bounds, strict=True):
+            distance = np.abs(rows - bound) / steepness  # in pixels, to first order
+            for ink, reach in ((_INK, 1.8 * half), (color, half)):
+                cover = (255 * opacity * (reach + 0.5 - distance).clip(0, 1)).astype(np.uint8)
+                shown.paste(ink, (0, top), Image.fromarray(cover))
 
 
-_LAYERS: dict[str, Callable[[Image.Image, "GazeMap", Scale, float], None]] = {
+def _steepness(field: Array) -> Array:
+    """How much a field (h, w) changes from pixel to pixel, above 0."""
+    changes = [np.gradient(field, axis=axis) for axis in (0, 1) if field.shape[axis] > 1]
+    steepness: Array = np.sqrt(sum((change**2 for change in changes), np.zeros_like(field))) + np.float32(1e-6)
+    return steepness
+
+
+def outline(shown: Image.Image, regions: Sequence[RegionAttention], picture_size: Size) -> None:
+    """Draw boxes, given in pixels of a picture of ``picture_size`` (height, width), with their names and shares."""
+    across, down = shown.width / picture_size[1], shown.height / picture_size[0]
+    line = max(round(max(shown.size) / 500), 1)
+    font = ImageFont.load_default(size=max(max(shown.size) / 60, 9))
+    pen = ImageDraw.Draw(shown)
+    for region in regions:
+        left, top, right, bottom = region.box
+        box = (left * across, top * down, max(right * across - 1, left * across), max(bottom * down - 1, top * down))
+        pen.rectangle(box, outline=_INK, width=3 * line)
+        pen.rectangle((box[0] + line, box[1] + line, *_not_before(box, line)), outline=_PAPER, width=line)
+    for region in regions:  # above all lines
+        _label(shown, pen, font, region, (region.box[0] * across, region.box[1] * down))
+
+
+def _not_before(box: tuple[float, float, float, float], line: int) -> tuple[float, float]:
+    """The lower right corner of a box that is narrower by ``line`` on all sides, if that is one."""
+    left, top, right, bottom = box
+    return max(right - line, left + line), max(bottom - line, top + line)
+
+
+def _label(
+    shown: Image.Image, pen: ImageDraw.ImageDraw, font: Font, region: RegionAttention, corner: tuple[float, float]
+) -> None:
+    """Name and share above the upper left corner of a box, or inside where the picture ends."""
+    text = f"{region.name} {region.share:.1%}"
+    left, top, right, bottom = pen.textbbox((0, 0), text, font=font)
+    margin = max(round((bottom - top) / 4), 1)
+    width, height = right - left + 2 * margin, bottom - top + 2 * margin
+    x = max(min(corner[0], shown.width - width), 0)
+    y = corner[1] - height if corner[1] >= height else corner[1]
+    pen.rectangle((x, y, x + width, y + height), fill=_INK)
+    pen.text((x + margin - left, y + margin - top), text, fill=_PAPER, font=font)
+
+
+_LAYERS: dict[str, Callable[[Image.Image, Drawable, Scale, float], None]] = {
     "heat": _heat,
     "focus": _focus,
     "contours": _contours,
@@ -256,15 +318,24 @@ def contour_colors() -> list[tuple[int, int, int]]:
 
 def _with_legend(shown: Image.Image, style: str, scale: Scale) -> Image.Image:
     """``shown`` above a strip in which the legend is as wide as the picture, if that is not very wide."""
-    unit = min(max(shown.width / 36, 4), 20)
-    strip = _LEGENDS[style](scale, unit)
+    strip = _LEGENDS[style](scale, _unit(shown.width))
     framed = Image.new("RGB", (shown.width, shown.height + strip.height), _PAPER)
     framed.paste(shown)
     framed.paste(strip, (0, shown.height))
     return framed
 
 
-def _strip(unit: float) -> tuple[Image.Image, ImageDraw.ImageDraw, ImageFont.FreeTypeFont | ImageFont.ImageFont]:
+def legend_height(width: int) -> int:
+    """Pixels that a legend adds to a picture of ``width`` pixels."""
+    return round(3.6 * _unit(width))
+
+
+def _unit(width: int) -> float:
+    """Of the legend's layout, in pixels."""
+    return min(max(width / 36, 4), 20)
+
+
+def _strip(unit: float) -> tuple[Image.Image, ImageDraw.ImageDraw, Font]:
     """White paper of 36 by 3.6 units, and pen and font for it."""
     strip = Image.new("RGB", (round(36 * unit), round(3.6 * unit)), _PAPER)
     return strip, ImageDraw.Draw(strip), ImageFont.load_default(size=1.2 * unit)

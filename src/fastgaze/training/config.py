@@ -91,6 +91,7 @@ class PruneSettings:
 
     marks: costs at which a snapshot is kept, the first network at or below each; the run ends at the lowest.
     remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
+    observed: steps at the end of a round that collect signals; the others only train. 0 for all, as in the paper.
     share: of the removable maps to remove per round instead of ``maps``; 0 for none.
     objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
     cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
@@ -103,6 +104,7 @@ class PruneSettings:
     marks: tuple[float, ...] = ()
     remove: int = 0
     steps: int = 10
+    observed: int = 0
     maps: int = 1
     share: float = 0.0
     objective: Literal["beta*", "beta", "none"] = "beta*"
@@ -121,6 +123,8 @@ class PruneSettings:
     def __post_init__(self) -> None:
         if self.frozen_cost and self.cost == "latency":
             raise ArgumentError(NO_FROZEN_COST)
+        if not 0 <= self.observed <= self.steps:
+            raise ArgumentError(f"observed = {self.observed} is not between 0 and the {self.steps} steps of a round")
         if self.patience and not self.beta > 0:
             raise ArgumentError(
                 f"patience = {self.patience} stops on loss + beta * cost and beta is {self.beta:g}; give a beta above 0"

@@ -5,6 +5,7 @@ kept, to be fine-tuned by itself.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import islice
 from math import prod
@@ -158,7 +159,7 @@ def prune_while_training(
     optimizer = make_optimizer(model, FitSettings(optimizer=settings.optimizer, learning_rate=settings.learning_rate))
     pruner = Pruner(
         trace(model),
-        signal=Fisher(),
+        signal=Fisher(settings.first_order),
         cost=cost or Flops(REFERENCE, update=not settings.frozen_cost),
         objective=make_objective(settings, snapshots.unit),
         optimizer=optimizer,
@@ -167,9 +168,12 @@ def prune_while_training(
     maps = pruner.maps_left
 
     def step(k: int) -> float:
+        # The statistics of BatchNorm stay as they are in every step, as in all training here: these networks are
+        # trained around them. Recalibrating the finished network, as others need it, would make it worse.
         train_mode(model)
         optimizer.zero_grad(set_to_none=True)
-        with pruner.observe():
+        last = settings.steps - (settings.observed or settings.steps)
+        with pruner.observe() if k % settings.steps >= last else nullcontext():
             loss = per_image_loss(model, stream.batch(k), settings.precision, settings.scale).mean()
             loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -182,7 +186,13 @@ def prune_while_training(
     history = run_pruning(
         pruner,
         step,
-        Until(cost=snapshots.lowest, maps_left=maps - settings.remove if settings.remove else None),
+        Until(
+            cost=snapshots.lowest,
+            maps_left=maps - settings.remove if settings.remove else None,
+            patience=settings.patience or None,
+            beta=settings.beta,
+            unit=snapshots.unit,
+        ),
         steps=settings.steps,
         per_round=settings.maps,
         share=settings.share or None,

@@ -15,6 +15,7 @@ import typer
 from fastgaze.app.cli.common import STANDARD_STREAM, limit_blas, progress
 from fastgaze.core.errors import ArgumentError, FastGazeError
 from fastgaze.core.jsonable import Json
+from fastgaze.runtime.regions import MOST_FIXATIONS
 
 if TYPE_CHECKING:
     from fastgaze.core.center_bias import CenterBias
@@ -31,6 +32,28 @@ Bias = Annotated[
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder for the results, or - for stdout. By default they lie beside each picture.")
+]
+
+Style = Annotated[
+    str,
+    typer.Option(
+        help="Of the overlay: heat, focus (fog where nobody looks), contours (lines around shares of the attention) "
+        "or gray (the map alone)."
+    ),
+]
+Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region",
+        metavar="NAME=LEFT,TOP,WIDTH,HEIGHT",
+        help="A box whose attention is measured, in pixels or percent of the picture, or a JSON file of boxes or of "
+        "a design's layers. May be repeated.",
+        show_default=False,
+    ),
+]
+Fixations = Annotated[
+    int,
+    typer.Option(min=1, max=MOST_FIXATIONS, help="Fixations within which the chance that a region is seen is given."),
 ]
 
 

@@ -14,21 +14,47 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
 from fastgaze.core.jsonable import Json
 from fastgaze.core.sizes import Size, parse_size, shrunk
+from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from PIL import Image
+
     from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.predictor import Predictor, View
+    from fastgaze.runtime.regions import Region, RegionAttention
 
 FORMATS = {"png": f"{pictures.MARK}.png", "npy": ".npy", "json": ".json"}
 
 
 @dataclass(frozen=True)
-class Look:
-    """How overlays are drawn; see ``runtime.render``."""
+class Wanted:
+    """What is told about a picture, and how its overlay is drawn; see ``runtime.regions`` and ``runtime.render``."""
 
+    peaks: int
+    regions: "Sequence[Region]"
+    fixations: int
     style: str
     opacity: float | None
     legend: bool
+
+    def found(self, gaze: "GazeMap") -> "tuple[RegionAttention, ...]":
+        """What the regions draw."""
+        return gaze.regions(self._boxes(gaze), self.fixations)
+
+    def overlay(self, gaze: "GazeMap") -> "Image.Image":
+        """The picture with the map, and with the regions."""
+        return gaze.overlay(self.opacity, style=self.style, legend=self.legend, regions=self.found(gaze))
+
+    def to_json(self, gaze: "GazeMap") -> dict[str, Json]:
+        """What was found."""
+        return gaze.to_json(self.peaks, regions=self._boxes(gaze), fixations=self.fixations)
+
+    def _boxes(self, gaze: "GazeMap") -> dict[str, tuple[float, float, float, float]]:
+        from fastgaze.runtime.regions import boxes_in
+
+        return boxes_in(self.regions, gaze.picture_size)
 
 
 def predict(
@@ -49,13 +75,7 @@ def predict(
     threads: common.Threads = 1,
     engine: common.Engine = "onnxruntime",
     center_bias: pictures.Bias = "model",
-    style: Annotated[
-        str,
-        typer.Option(
-            help="Of the overlay: heat, focus (fog where nobody looks), contours (lines around shares of the "
-            "attention) or gray (the map alone)."
-        ),
-    ] = "heat",
+    style: pictures.Style = "heat",
     opacity: Annotated[
         float | None,
         typer.Option(
@@ -66,31 +86,37 @@ def predict(
         ),
     ] = None,
     legend: Annotated[bool, typer.Option("--legend", help="Add a strip to the overlay that explains it.")] = False,
+    region: pictures.Regions = None,
+    fixations: pictures.Fixations = FIXATIONS,
     json: common.Json = False,
 ) -> None:
     """Predict where people look in pictures, as overlays, log densities or summaries.
 
     The results lie beside each picture, as NAME.gaze.png, NAME.npy and NAME.json, or in the folder given with --out.
     """
+    from fastgaze.runtime.regions import parse_regions
+
     formats = _parse_formats(format)
     map_size = None if size is None else parse_size(size)
     predictor = pictures.load_model(model, engine, threads)
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out)
-    look = Look(style, opacity, legend)
+    wanted = Wanted(peaks, parse_regions(region or []), fixations, style, opacity, legend)
     piped = pictures.goes_to_stdout(jobs, out, json)
     if piped:
         _check_pipe(jobs, formats)
 
     def work(job: pictures.Job) -> dict[str, Json]:
         gaze = _look(predictor, job, map_size, "png" in formats).at(map_size, bias)
-        written = [] if job.stem is None else _write(gaze, job.stem, formats, look, peaks)
+        written = [] if job.stem is None else _write(gaze, job.stem, formats, wanted)
         if piped:
-            sys.stdout.buffer.write(_encode(gaze, formats[0], look, peaks))
+            sys.stdout.buffer.write(_encode(gaze, formats[0], wanted))
             sys.stdout.buffer.flush()
         elif not json:
             common.report(pictures.printable(_line(job.label, gaze, written)))
-        return {"image": job.label, **gaze.to_json(peaks), "written": written}
+            for found in wanted.found(gaze):
+                common.report(pictures.printable(_region_line(found, fixations)))
+        return {"image": job.label, **wanted.to_json(gaze), "written": written}
 
     results, failures = pictures.run_jobs(jobs, work, "predict")
     if json:
@@ -114,11 +140,11 @@ def _check_pipe(jobs: list[pictures.Job], formats: list[str]) -> None:
         pictures.refuse_terminal(f"a {formats[0].upper()} file", "or ask for --format json")
 
 
-def _write(gaze: "GazeMap", stem: Path, formats: list[str], look: Look, peaks: int) -> list[str]:
+def _write(gaze: "GazeMap", stem: Path, formats: list[str], wanted: Wanted) -> list[str]:
     written = []
     for name in formats:
         path = stem.with_name(stem.name + FORMATS[name])
-        write_whole(path, _encode(gaze, name, look, peaks))
+        write_whole(path, _encode(gaze, name, wanted))
         written.append(str(path))
     return written
 
@@ -132,14 +158,14 @@ def _look(predictor: "Predictor", job: pictures.Job, size: Size | None, shown: b
     return predictor.look(picture, (size or shrunk(picture.size, DISPLAY)) if shown else None)
 
 
-def _encode(gaze: "GazeMap", name: str, look: Look, peaks: int) -> bytes:
+def _encode(gaze: "GazeMap", name: str, wanted: Wanted) -> bytes:
     """The bytes of one result."""
     if name == "json":
-        return (jsonlib.dumps(gaze.to_json(peaks), indent=2) + "\n").encode()
+        return (jsonlib.dumps(wanted.to_json(gaze), indent=2) + "\n").encode()
     if name == "png":
         from fastgaze.core.encoding import encode_png
 
-        return encode_png(gaze.overlay(look.opacity, style=look.style, legend=look.legend))
+        return encode_png(wanted.overlay(gaze))
     import numpy as np
 
     buffer = io.BytesIO()
@@ -151,3 +177,10 @@ def _line(label: str, gaze: "GazeMap", written: list[str]) -> str:
     peaks = ", ".join(f"({peak.x:.0f}, {peak.y:.0f}) {peak.mass:.0%}" for peak in gaze.peaks(3))
     milliseconds = sum(gaze.milliseconds.values())
     return f"{label}: {milliseconds:.1f} ms, people look at {peaks} -> {', '.join(written)}"
+
+
+def _region_line(found: "RegionAttention", fixations: int) -> str:
+    return (
+        f"  {found.name}: {found.share:.1%} of the attention, {found.lift:.2g} times its share of the area, "
+        f"rank {found.rank}; seen within {fixations} fixations with a chance of {found.seen:.0%}"
+    )

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from fastgaze.app.cli.common import STANDARD_STREAM, Model, limit_blas, note, progress
-from fastgaze.app.cli.video import AllThreads, Every, Smooth, Source
+from fastgaze.app.cli.video import AllThreads, Every, Moving, Smooth, Source
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import replacing
 
@@ -28,18 +28,21 @@ def roi(
         Path | None,
         typer.Option(help="File to write; NAME.bin is kvazaar's binary form. By default, or with -, stdout."),
     ] = None,
-    format: Annotated[str, typer.Option(help="What to write: kvazaar, ffmpeg, csv or json.")] = "kvazaar",
+    format: Annotated[
+        str, typer.Option(help="Form: kvazaar, svt-av1, ffmpeg (libx264, libx265), csv or json.")
+    ] = "kvazaar",
     range: Annotated[
         str, typer.Option(help="LOW:HIGH, the lowest and the highest QP offset; negative is better quality.")
     ] = "-8:8",
-    neutral: Annotated[bool, typer.Option("--neutral", help="Keep the expected bit rate as it is.")] = False,
+    neutral: Annotated[bool, typer.Option("--neutral", help="Keep the bit rate as it is.")] = False,
     strength: Annotated[
         float, typer.Option(help="Factor of all offsets; 1 is optimal for quality weighted by attention.")
     ] = 1.0,
     block: Annotated[int, typer.Option(help="Side of a block in pixels; kvazaar works with 64, x264 with 16.")] = 64,
-    interval: Annotated[float, typer.Option(help="Seconds for which one map holds, with --format ffmpeg.")] = 1.0,
+    interval: Annotated[float, typer.Option(help="Seconds for which a map holds, with --format ffmpeg.")] = 1.0,
     model: Model = None,
     smooth: Smooth = 0.2,
+    motion: Moving = 0.5,
     every: Every = 1,
     threads: AllThreads = None,
 ) -> None:
@@ -49,23 +52,26 @@ def roi(
     from fastgaze.runtime.video import Reader, Watch
     from fastgaze.runtime.video.roi import TEXT, Roi, watch_blocks
 
-    if format not in TEXT:
-        raise ArgumentError(f"--format {format!r} is not one of {', '.join(TEXT)}")
+    if format not in (*TEXT, "ffmpeg"):
+        raise ArgumentError(f"--format {format!r} is not one of {', '.join((*TEXT, 'ffmpeg'))}")
     if out is not None and str(out) == STANDARD_STREAM:
         out = None
     low, high = _parse_range(range)
     settings = Roi(block, low, high, strength, neutral)
     with Reader(source, threads) as reader, progress() as bar:
         task = bar.add_task(source.name, total=reader.expected_frames)
-        frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every))
-        _write(bar.track(frames, task_id=task), settings, format, out, interval)
+        frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every, motion))
+        _write(bar.track(frames, task_id=task), settings, format, out, interval, source)
     if format == "ffmpeg" and out is not None:
         command = ["ffmpeg", "-i", str(source), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]
         note(shlex.join([*command, "-c:v", "libx264", "OUT.mp4"]))
 
 
-def _write(frames: "Iterable[Blocks]", settings: "Roi", format: str, out: Path | None, interval: float) -> None:
-    from fastgaze.runtime.video.roi import TEXT, write_ffmpeg, write_kvazaar_binary
+def _write(
+    frames: "Iterable[Blocks]", settings: "Roi", format: str, out: Path | None, interval: float, source: Path
+) -> None:
+    from fastgaze.runtime.video.addroi import write_ffmpeg
+    from fastgaze.runtime.video.roi import TEXT, write_kvazaar_binary
 
     if format == "kvazaar" and out is not None and out.suffix == ".bin":
         with _replacing(out) as raw, io.BufferedWriter(raw) as binary:
@@ -76,7 +82,7 @@ def _write(frames: "Iterable[Blocks]", settings: "Roi", format: str, out: Path |
         if out is not None:
             stream = stack.enter_context(io.TextIOWrapper(io.BufferedWriter(stack.enter_context(_replacing(out)))))
         if format == "ffmpeg":
-            write_ffmpeg(frames, settings, stream, interval)
+            write_ffmpeg(frames, settings, stream, interval, source)
         else:
             TEXT[format](frames, settings, stream)
 

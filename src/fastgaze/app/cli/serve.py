@@ -76,11 +76,14 @@ def serve(
     With --quiet, requests are not logged.
     """
     limit_blas(threads)
+    if not hasattr(os, "fork"):
+        raise ArgumentError(
+            "this system cannot fork processes, which serving needs: use Linux, macOS, WSL or Docker, "
+            "or make a page that needs no server with `fastgaze site`"
+        )
     require("starlette", "serve")
     require("uvicorn", "serve")
     require("python_multipart", "serve")
-    if not hasattr(os, "fork"):
-        raise ArgumentError("serving needs Linux or macOS; on Windows use WSL or Docker")
     from fastgaze.app.server import api, run
     from fastgaze.app.server.limits import Limits
     from fastgaze.runtime.engines import available_cores

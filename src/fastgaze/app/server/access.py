@@ -62,7 +62,7 @@ class Access:
         if origin is None:
             cross = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         else:
-            cross = urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+            cross = _place_of(origin) != headers.get("host", "").lower()
         if cross and origin not in self.origins:
             raise ApiError(403, "cross_origin", "pages of this origin may not use this server; see --cors")
 
@@ -129,6 +129,14 @@ def sign(address: str, secret: str, expires: int, method: str = "POST") -> str:
 def _signature(secret: str, method: str, path: str, pairs: list[tuple[str, str]]) -> str:
     text = f"{method}\n{path}\n{urlencode(sorted(pairs))}"
     return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def _place_of(origin: str) -> str:
+    """Host and port of an origin; nothing for what is not one."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _host_name(host: str) -> str:

@@ -54,7 +54,7 @@ HEADERS = {
 }
 _LIVE = json.dumps({"status": "ok", "version": __version__}).encode()
 _PATHS = {"/", "/docs", "/examples", "/livez", "/metrics", "/openapi.json", "/readyz"}
-_PATHS |= {"/v1/crop", "/v1/gaze", "/v1/models"}
+_PATHS |= {"/v1/compare", "/v1/crop", "/v1/gaze", "/v1/models"}
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _SIGNING = ("expires", "signature")
 
@@ -108,7 +108,7 @@ class Server:
 
     def app(self) -> Starlette:
         """The routes as an application."""
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/", self.index, methods=["GET"]),
                 Route("/docs", self.docs, methods=["GET"]),
@@ -122,10 +122,13 @@ class Server:
                 Route("/v1/models", self.models, methods=["GET"]),
                 Route("/v1/gaze", self.gaze, methods=["POST"]),
                 Route("/v1/crop", self.crop, methods=["POST"]),
+                Route("/v1/compare", self.compare, methods=["POST"]),
             ],
             exception_handlers={ApiError: _on_api_error, HTTPException: _on_http_error, Exception: _on_bug},
             lifespan=self._lifespan,
         )
+        app.router.redirect_slashes = False  # a redirect would repeat the client's own Host
+        return app
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -184,6 +187,10 @@ class Server:
     async def crop(self, request: Request) -> Response:
         """Windows that keep what people look at."""
         return await self._work(request, "crop")
+
+    async def compare(self, request: Request) -> Response:
+        """What several pictures draw, beside each other."""
+        return await self._work(request, "compare")
 
     async def _work(self, request: Request, verb: str) -> Response:
         connection: GuardedProtocol = request.state.connection
@@ -275,8 +282,8 @@ class Outermost:
             status = 499
         path = scope["path"] if scope["path"] in _PATHS else "(other)"
         method = scope["method"] if scope["method"] in _METHODS else "(other)"
-        if method == "POST" and status != 503 and "state" in scope:
-            scope["state"]["connection"].known = status == 200
+        if method == "POST":
+            scope["state"]["connection"].note(status)
         seconds = perf_counter() - start
         self._metrics.count(method, path, status, seconds)
         if path != "/livez" or status != 200:

@@ -4,7 +4,8 @@ uvicorn's protocol on h11 trusts the other side with the event loop's time and w
 
 - One read takes 64 kB, not 256 kB, and a body in tiny chunks is refused: h11 takes 40 microseconds per chunk, so that
   one read of one-byte chunks would stop the loop for two seconds.
-- A head is kept back until it is whole, and is refused above 16 kB or 100 lines: h11 checks only incomplete ones.
+- A head is kept back until it is whole, and is refused above 16 kB or 100 lines: h11 checks only incomplete ones. What
+  another server could read otherwise is refused too, so that no request can hide behind another.
 - A request that comes before the last answer is sent (pipelining) is not looked at: the connection closes after that
   answer. No browser and no common library does this.
 - The write buffer's limit is zero: `FlowControl.drain` waits until the client's socket has taken everything, so that
@@ -33,6 +34,15 @@ _READ_BYTES = 64 << 10
 _FREE_CHUNKS = 64
 _BYTES_PER_CHUNK = 256
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
+# What a proxy in front may understand otherwise: lines that end in a bare line feed or go on in the next line, and a
+# body that is framed in two ways.
+_ODD_HEAD = re.compile(rb"(?<!\r)\n|\n[ \t]")
+_FRAMING = re.compile(rb"^(content-length|transfer-encoding)\s*:", re.IGNORECASE | re.MULTILINE)
+_AMBIGUOUS = {b"content-length", b"transfer-encoding"}
+
+
+def _framing(head: bytes | bytearray) -> set[bytes]:
+    return {bytes(name).lower() for name in _FRAMING.findall(head)}
 
 
 class BoundedConnection(h11.Connection):
@@ -113,6 +123,9 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
             return None
         if end is None:
             return None
+        if _ODD_HEAD.search(self._head, 0, length) or _framing(self._head[:length]) >= _AMBIGUOUS:
+            self.send_400_response("")
+            return None
         head = bytes(self._head)
         self._head.clear()
         return head
@@ -148,6 +161,11 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
         """The server is about to end: no further request, and so much time for this one."""
         super().shutdown()
         self.loop.call_later(self.limits.drain_seconds, self.abort)
+
+    def note(self, status: int) -> None:
+        """A picture that came over this connection was answered with ``status``."""
+        if status != 503:  # that says something about the server
+            self.known = status == 200
 
     async def flushed(self) -> None:
         """Wait until the client's socket has taken everything."""

@@ -48,6 +48,8 @@ def _section(path: str, method: str, found: Document) -> str:
 
 
 def _example(path: str, found: Document) -> str:
+    if path == "/v1/compare":
+        return f"curl -F file=@a.png -F file=@b.png 'http://127.0.0.1:8000{path}'"
     needed = [p["name"] for p in found["parameters"] if p["required"]]
     query = "?ratio=16:9" if "ratio" in needed else ""
     return f"curl --data-binary @photo.jpg 'http://127.0.0.1:8000{path}{query}'"

@@ -4,7 +4,8 @@ import base64
 import contextlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -24,15 +25,17 @@ from fastgaze.app.server.limits import (
 from fastgaze.app.server.options import Options, parse_request
 from fastgaze.app.server.wire import Task
 from fastgaze.core.encoding import encode_png
-from fastgaze.core.errors import ImageError, ImageTooLargeError, ModelError
+from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, ModelError
 from fastgaze.core.jsonable import Document
 from fastgaze.core.picture_limits import DecodingCost
 from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import render
-from fastgaze.runtime.cutting import Cutter
+from fastgaze.runtime.compare import COLUMN, MOST_PICTURES, Comparison, names_of
+from fastgaze.runtime.cutting import Cutter, is_animated
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.regions import boxes_in, parse_region
 
 # What a task may cost in a light worker, and in memory in any.
 _LIGHT_SECONDS = 0.3
@@ -46,6 +49,8 @@ _FORMAT_COSTS = {
     "heat": (1.2e-8, 4, 1.4),
 }
 _FACTS_BYTES = 32 << 10
+_HEADER_SHARE = 0.03
+"""Of the time for a picture, for its header: some formats allow millions of empty parts, each of which is read."""
 NO_MEMORY = "too_much_memory"
 """What a light worker answers so goes to a heavy one."""
 _MEDIA_TYPES = {"png": "image/png", "overlay": "image/png", "npy": "application/octet-stream"}
@@ -90,22 +95,58 @@ def work(
         form = parse_form(content, task.content_type)
         query = [(name, value) for name, value in task.query]
         options = parse_request(task.verb, query + form.fields, list(predictors), limits)
+        if task.verb == "compare":
+            return _compared(task, content, form.pictures, options, predictors, limits, heavy)
         if len(form.pictures) > 1:
             return _several(task.verb, form.pictures, options, limits)
         picture = content[slice(*form.pictures[0])] if form.pictures else b""
-    model = options.model or next(iter(predictors))
+    if task.verb == "compare":
+        raise _not_enough(1)
     if not picture:
         raise ApiError(400, "no_picture", "no picture was sent; send its bytes as the body or as the field image")
-    if len(picture) > limits.bytes:
-        raise ApiError(413, "too_many_bytes", f"the picture is larger than {amount(limits.bytes)}")
+    predictor = predictors[options.model or next(iter(predictors))]
     with _refusing():
-        opened = _open(picture, limits)
-        needs = _needs(task.verb, opened, len(picture), options, predictors[model], limits)
-        if not task.granted and (needs.size > SMALL_ANSWER or (needs.heavy and not heavy)):
+        with _hurried(_HEADER_SHARE * limits.seconds):
+            opened = _open(picture, limits)
+        needs = _needs(task.verb, [opened], len(picture), options, predictor, limits)
+        if not _may_start(needs, task, heavy):
             return needs
         job = gaze if task.verb == "gaze" else crop
-        found = job(predictors[model], opened, options, limits)
+        found = job(predictor, opened, options, limits)
     return found if isinstance(found, JobResult) else _json(found, start)
+
+
+def _may_start(needs: Needs, task: Task, heavy: bool) -> bool:
+    return task.granted or (needs.size <= SMALL_ANSWER and (heavy or not needs.heavy))
+
+
+def _compared(
+    task: Task,
+    content: bytes,
+    spans: list[tuple[int, int]],
+    options: Options,
+    predictors: Mapping[str, Predictor],
+    limits: Limits,
+    heavy: bool,
+) -> JobResult | Needs:
+    start = perf_counter()
+    most = min(MOST_PICTURES, limits.pictures)
+    if not 2 <= len(spans) <= most:
+        raise _not_enough(len(spans), most)
+    predictor = predictors[options.model or next(iter(predictors))]
+    with _refusing():
+        with _hurried(_HEADER_SHARE * limits.seconds * len(spans)):
+            opened = [_open(content[slice(*span)], limits) for span in spans]
+        needs = _needs("compare", opened, len(content), options, predictor, limits)
+        if not _may_start(needs, task, heavy):
+            return needs
+        found = compare(predictor, opened, options)
+    return found if isinstance(found, JobResult) else _json(found, start)
+
+
+def _not_enough(n: int, most: int = MOST_PICTURES) -> ApiError:
+    message = f"{n} pictures cannot be compared; send 2 to {most} as files of one multipart form"
+    return ApiError(400, "no_picture", message)
 
 
 def _several(verb: str, pictures: list[tuple[int, int]], options: Options, limits: Limits) -> Several:
@@ -119,6 +160,8 @@ def _several(verb: str, pictures: list[tuple[int, int]], options: Options, limit
 
 def _open(content: bytes, limits: Limits) -> Picture:
     """The picture, if it may be decoded: the header alone decides, no pixel is read yet."""
+    if len(content) > limits.bytes:
+        raise ApiError(413, "too_many_bytes", f"the picture is larger than {amount(limits.bytes)}")
     try:
         picture = open_picture(content)
     except ImageTooLargeError:
@@ -137,24 +180,43 @@ def _open(content: bytes, limits: Limits) -> Picture:
     return picture
 
 
-def _needs(verb: str, picture: Picture, size: int, options: Options, predictor: Predictor, limits: Limits) -> Needs:
+def _needs(
+    verb: str, pictures: Sequence[Picture], size: int, options: Options, predictor: Predictor, limits: Limits
+) -> Needs:
+    """size: bytes of the pictures as they were sent."""
+    costs = [_cost(verb, picture, options, predictor, limits) for picture in pictures]
+    memory, seconds = sum(cost.bytes for cost, _ in costs) + size, sum(cost.seconds for cost, _ in costs)
+    if memory > _MOST_BYTES:
+        pixels = sum(picture.size[0] * picture.size[1] for picture in pictures)
+        message = f"a picture of this kind takes {(memory - size) / pixels:.0f} bytes of memory per pixel; "
+        fitting = f"at most {pixels * _MOST_BYTES / memory / 1e6:.0f} megapixels are accepted"
+        raise ApiError(413, "too_many_pixels", message + fitting)
+    every_frame = verb == "crop" and options.format != "json" and any(is_animated(p.stored()) for p in pictures)
+    heavy = every_frame or seconds > _LIGHT_SECONDS or memory > _LIGHT_BYTES
+    return Needs(heavy, sum(answer for _, answer in costs))
+
+
+def _cost(
+    verb: str, picture: Picture, options: Options, predictor: Predictor, limits: Limits
+) -> tuple[DecodingCost, int]:
+    """Of one picture, and the bytes that it adds to the answer at most."""
     cost, answer = picture.cost(predictor.card.working_size(picture.size)), _FACTS_BYTES
     kind = options.format if options.format != "json" else "heat" if options.heat else ""
     if verb == "crop" and kind:  # all pixels, and those of the window once more
         height, width = options.size or picture.size
         cost = picture.cost(picture.size) + DecodingCost(8 * height * width, 1.5e-7 * height * width)
         answer = _cut_bytes(picture, options)
+    elif verb == "compare" and kind:  # twice, on paper that is as large, and once more for the rows of a PNG file
+        height, width = 2 * COLUMN, 2 * COLUMN
+        cost = cost + DecodingCost(12 * height * width, 4e-7 * height * width)
+        answer += int(3.1 * 1.2 * height * width)
     elif kind:
         height, width = _answer_size(picture, options, limits)
+        height += render.legend_height(width) if options.legend and kind == "overlay" else 0
         seconds, memory, sent = _FORMAT_COSTS[kind]
         cost = cost + DecodingCost(height * width * memory, height * width * seconds)
         answer += int(height * width * sent)
-    if cost.bytes + size > _MOST_BYTES:
-        pixels = picture.size[0] * picture.size[1]
-        fitting = pixels * _MOST_BYTES / (cost.bytes + size) / 1e6
-        message = f"a picture of this kind takes {cost.bytes / pixels:.0f} bytes of memory per pixel; "
-        raise ApiError(413, "too_many_pixels", message + f"at most {fitting:.0f} megapixels are accepted")
-    return Needs(cost.seconds > _LIGHT_SECONDS or cost.bytes + size > _LIGHT_BYTES, answer)
+    return cost, answer
 
 
 def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
@@ -164,7 +226,7 @@ def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limit
     found = view.at(size, options.center_bias)
     if options.format != "json":
         return JobResult(_file(found, options), _MEDIA_TYPES[options.format])
-    facts = found.to_json(options.peaks, options.ratios, options.n)
+    facts = _facts(found, options)
     if options.heat:
         facts["heat"] = "data:image/png;base64," + base64.b64encode(_heat_png(found, size)).decode("ascii")
     return facts
@@ -174,11 +236,44 @@ def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limit
     """The answer of ``POST /v1/crop``: windows, or the best one as a picture."""
     found = predictor.look(picture).at(None, options.center_bias)
     if options.format == "json":
-        return found.to_json(options.peaks, options.ratios, options.n)
-    made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+        return _facts(found, options)
+    try:
+        made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+    except ArgumentError as error:  # options were checked, so that only the number of frames can be too large
+        message = "all frames together have too many pixels; ask for a smaller size"
+        raise ApiError(413, "too_many_pixels", message) from error
     if len(made.content) > _cut_bytes(picture, options):  # an animation may come to any size
         raise ApiError(413, NO_MEMORY, f"the picture that was cut has more than {amount(limits.bytes)}; ask for a size")
     return JobResult(made.content, f"image/{made.format}")
+
+
+def compare(predictor: Predictor, opened: Sequence[Picture], options: Options) -> JobResult | Document:
+    """The answer of ``POST /v1/compare``: what changed, or the pictures side by side."""
+    gazes = [predictor.look(picture).at(None, options.center_bias) for picture in opened]
+    regions = [parse_region(text) for text in options.regions]
+    boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]
+    try:
+        found = Comparison(gazes, names_of(opened), boxes, options.fixations)
+    except ArgumentError as error:
+        raise bad_option(str(error)) from None
+    if options.format == "overlay":
+        return JobResult(encode_png(found.image(options.style)), _MEDIA_TYPES["overlay"])
+    return found.to_json(options.peaks, options.ratios, options.n) | {"milliseconds": {}}
+
+
+def _facts(found: GazeMap, options: Options) -> Document:
+    boxes = _boxes(found, options)
+    return found.to_json(options.peaks, options.ratios, options.n, boxes, options.fixations)
+
+
+def _boxes(found: GazeMap, options: Options) -> dict[str, tuple[float, float, float, float]]:
+    """The regions that were asked for, of which each must hold a pixel of the picture."""
+    boxes = boxes_in([parse_region(text) for text in options.regions], found.picture_size)
+    try:
+        found.regions(boxes)
+    except ArgumentError as error:
+        raise bad_option(str(error)) from None
+    return boxes
 
 
 def _cut_bytes(picture: Picture, options: Options) -> int:
@@ -194,6 +289,28 @@ def _answer_size(picture: Picture, options: Options, limits: Limits) -> Size:
     if options.format == "overlay":
         return map_size(shrunk(picture.size, DISPLAY), limits.map_pixels)
     return map_size(picture.size, SUMMARY_PIXELS if options.format == "json" else limits.map_pixels)
+
+
+class _Overdue(BaseException):
+    """Passes through the decoders, which catch every Exception."""
+
+
+@contextlib.contextmanager
+def _hurried(seconds: float) -> Iterator[None]:
+    """413 when what is inside takes more CPU time, as long as that is spent in Python."""
+
+    def end(*_: object) -> None:
+        raise _Overdue
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    except _Overdue:
+        raise ApiError(413, "too_many_parts", "the picture's file has far too many parts; save it again") from None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @contextlib.contextmanager
@@ -237,7 +354,8 @@ def _file(found: GazeMap, options: Options) -> bytes:
     if options.format == "png":
         return _heat_png(found, found.size)
     if options.format == "overlay":
-        return encode_png(found.overlay(options.opacity, style=options.style, legend=options.legend))
+        regions = found.regions(_boxes(found, options))
+        return encode_png(found.overlay(options.opacity, None, options.style, options.legend, regions=regions))
     buffer = io.BytesIO()
     np.save(buffer, found.log_density, allow_pickle=False)
     return buffer.getvalue()

@@ -5,6 +5,7 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from time import monotonic
 
 from fastgaze.app.server.turns import Caller, Ledger, Turns
 from fastgaze.app.server.workers import ServerWorker
@@ -26,6 +27,8 @@ class Lane:
         self.workers: set[ServerWorker] = set()
         self.tasks = 0
         """Tasks that workers of this kind were given."""
+        self.cpu_seconds = {"known": 0.0, "strangers": 0.0}
+        """That tasks have used, by who sent them."""
         self._kind = kind
         self._fork = fork
         self._events = events
@@ -34,15 +37,16 @@ class Lane:
         self._idle: list[ServerWorker] = []
         self._spare: ServerWorker | None = None
         self._turns = Turns[ServerWorker](count)
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
         """Tasks without a worker."""
         return self._turns.waiting(True) + self._turns.waiting(False)
 
-    def waiting_beside(self, caller: Caller) -> int:
-        """Tasks without a worker of callers who are known, or strangers, as this one is."""
-        return self._turns.waiting(caller.known)
+    def full(self, caller: Caller) -> bool:
+        """Whether so many wait already that a task of this caller had better come again later."""
+        return self._turns.full(caller.known)
 
     @property
     def complete(self) -> bool:
@@ -70,14 +74,18 @@ class Lane:
                 self._give_back(future.result(), caller, 0.0)
             raise
         self.tasks += 1
+        start = monotonic()
         try:
             yield found
         finally:
             self._ledger.charge(caller.address, found.used)
-            self._give_back(found, caller, found.used)
+            self.cpu_seconds["known" if caller.known else "strangers"] += found.used
+            self._give_back(found, caller, monotonic() - start)
 
     def end(self) -> None:
         """End them all."""
+        if self._timer is not None:
+            self._timer.cancel()
         for worker in (*self.workers, *([self._spare] if self._spare else [])):
             worker.end()
 
@@ -116,3 +124,9 @@ class Lane:
         """Give idle workers to the tasks that are due."""
         while self._idle and (future := self._turns.next()) is not None:
             future.set_result(self._idle.pop())
+        if self._idle and self._timer is None and (wait := self._turns.retry) is not None:
+            self._timer = asyncio.get_running_loop().call_later(wait, self._match_again)
+
+    def _match_again(self) -> None:
+        self._timer = None
+        self._match()

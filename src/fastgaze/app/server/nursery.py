@@ -47,7 +47,9 @@ class Allowance:
     """Light work goes first."""
 
 
-ALLOWANCES = {LIGHT: Allowance(176 << 20, 0.3, 0), HEAVY: Allowance(340 << 20, 1.0, 10)}
+LIGHT_SHARE = 0.1
+"""What a light worker cannot do in this share of the time goes to a heavy one, which has all of it."""
+ALLOWANCES = {LIGHT: Allowance(176 << 20, LIGHT_SHARE, 0), HEAVY: Allowance(340 << 20, 1.0, 10)}
 _RECYCLE_BYTES = 56 << 20
 """A worker that has grown by this much makes room for a fresh one: engines keep what they once allocated."""
 

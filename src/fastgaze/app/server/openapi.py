@@ -3,6 +3,8 @@
 from fastgaze import __version__
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, Limits, amount
 from fastgaze.app.server.options import (
+    COMPARE_FORMATS,
+    COMPARE_OPTIONS,
     CROP_FORMATS,
     CROP_OPTIONS,
     FORMATS,
@@ -12,12 +14,16 @@ from fastgaze.app.server.options import (
     MOST_WINDOWS,
 )
 from fastgaze.core.jsonable import Document
+from fastgaze.runtime.compare import MOST_PICTURES
+from fastgaze.runtime.regions import FIXATIONS, MOST_FIXATIONS, MOST_REGIONS
 from fastgaze.runtime.render import OPACITY, STYLES
 
 # A number that is not zero, alone or as one of two.
 _NUMBER = r"(?=[0-9.]*[1-9])[0-9]*\.?[0-9]*"
 _ONE_RATIO = rf"{_NUMBER}(\s*[:/x]\s*{_NUMBER})?"
 _RATIO = rf"^{_ONE_RATIO}(,\s*{_ONE_RATIO})*$"
+_SIDE = r"\s*-?[0-9]{1,7}(\.[0-9]{1,6})?\s*%?\s*"
+_REGION = rf"^.+={_SIDE}(,{_SIDE}){{3}}$"
 
 
 def document(models: list[str], limits: Limits) -> Document:
@@ -34,6 +40,7 @@ def document(models: list[str], limits: Limits) -> Document:
         "paths": {
             "/v1/gaze": {"post": _post("gaze", GAZE_OPTIONS, _gaze_answer(), models, limits)},
             "/v1/crop": {"post": _post("crop", CROP_OPTIONS, _crop_answer(), models, limits)},
+            "/v1/compare": {"post": _post("compare", COMPARE_OPTIONS, _compare_answer(), models, limits)},
             "/v1/models": {"get": _get("models", "The models and the limits.", "Models")},
             "/livez": {"get": _get("live", "That the server answers.", "Live")},
             "/readyz": {
@@ -51,10 +58,16 @@ def _get(name: str, summary: str, schema: str) -> Document:
 
 
 def _post(name: str, options: tuple[str, ...], content: Document, models: list[str], limits: Limits) -> Document:
-    summaries = {"gaze": "Where people look in a picture.", "crop": "Windows that keep what people look at."}
+    summaries = {
+        "gaze": "Where people look in a picture.",
+        "crop": "Windows that keep what people look at.",
+        "compare": "What changes from the first picture to the others.",
+    }
     described = _options(models, limits)
     if name == "crop":
         described |= _crop_options(limits)
+    if name == "compare":
+        described |= _compare_options()
     parameters = [
         {
             "name": option,
@@ -112,6 +125,15 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document
             f"WIDTH:HEIGHT between 1:100 and 100:1, at most {MOST_RATIOS}, separated by commas or repeated.",
             {"type": "string", "pattern": _RATIO, "examples": ["16:9", "1:1,4:5"]},
         ),
+        "region": (
+            "NAME=LEFT,TOP,WIDTH,HEIGHT of a box whose attention is measured, in pixels or percent of the picture; "
+            f"repeated for at most {MOST_REGIONS}. An overlay outlines them.",
+            {"type": "string", "pattern": _REGION, "examples": ["cta=4,3,20,6", "logo=0%,0%,25%,12.5%"]},
+        ),
+        "fixations": (
+            "Within which the chance that a region is seen is given.",
+            whole | {"maximum": MOST_FIXATIONS, "default": FIXATIONS},
+        ),
         "n": ("Most windows for every ratio.", whole | {"maximum": MOST_WINDOWS, "default": 1}),
     }
 
@@ -131,6 +153,22 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
     }
 
 
+def _compare_options() -> dict[str, tuple[str, Document]]:
+    """Those that mean something else when pictures are compared."""
+    return {
+        "format": (
+            "json: every picture, and what changed. overlay: the pictures side by side on one scale, and below them "
+            "where they draw more or less attention than the first.",
+            {"type": "string", "enum": list(COMPARE_FORMATS), "default": "json"},
+        ),
+        "region": (
+            "NAME=LEFT,TOP,WIDTH,HEIGHT of a box in all pictures, in pixels or percent; NAME@2=... is its box in the "
+            f"second picture alone. Repeated for at most {MOST_REGIONS}.",
+            {"type": "string", "pattern": _REGION, "examples": ["cta=4,3,20,6", "cta@2=0%,0%,25%,12.5%"]},
+        ),
+    }
+
+
 def _body(name: str, limits: Limits) -> Document:
     binary: Document = {"type": "string", "contentMediaType": "image/*"}
     form: Document = {"type": "object", "properties": {"image": binary}, "required": ["image"]}
@@ -145,6 +183,12 @@ def _body(name: str, limits: Limits) -> Document:
             f" A form may hold up to {limits.pictures} pictures of {amount(limits.bytes)} together; "
             "the answer to two or more is Results, in their order."
         )
+    if name == "compare":
+        most = min(MOST_PICTURES, limits.pictures)
+        description = f"2 to {most} pictures of {amount(limits.bytes)} together: {', '.join(SERVED_FORMATS)}."
+        files = _list(binary) | {"minItems": 2, "maxItems": most}
+        form = {"type": "object", "properties": {"file": files}, "required": ["file"]}
+        return {"required": True, "description": description, "content": {"multipart/form-data": {"schema": form}}}
     return {
         "required": True,
         "description": description,
@@ -160,6 +204,10 @@ def _gaze_answer() -> Document:
 def _crop_answer() -> Document:
     pictures = ("jpeg", "png", "webp", "avif", "gif", "tiff")
     return _json_answer("Gaze") | {f"image/{kind}": {} for kind in pictures}
+
+
+def _compare_answer() -> Document:
+    return _json_answer("Comparison") | {"image/png": {}}
 
 
 def _json_answer(schema: str) -> Document:
@@ -185,7 +233,7 @@ def _errors(limits: Limits) -> Document:
             f"upload_too_slow: nothing of the body came for {limits.upload_seconds:g} s, "
             f"or less than {amount(limits.rate)} per second."
         ),
-        "413": _error("too_many_bytes, too_many_pixels, too_many_pictures or too_much_memory."),
+        "413": _error("too_many_bytes, too_many_pixels, too_many_parts, too_many_pictures or too_much_memory."),
         "415": _error("not_a_picture: nothing that can be decoded."),
         "401": _error("no_token: this server needs a token or a signed address."),
         "403": _error("cross_origin, wrong_signature or signature_over."),
@@ -223,6 +271,16 @@ def _schemas() -> Document:
             "object_position": {"type": ["string", "null"], "description": "for CSS; null if scale is below 1"},
         }
     )
+    region = _object(
+        {
+            "name": text,
+            "box": _object({"left": whole, "top": whole, "width": side, "height": side}),
+            "share": share | {"description": "share of all fixations expected inside"},
+            "lift": {"type": "number", "minimum": 0, "description": "share, divided by the share of the area"},
+            "rank": {"type": "integer", "minimum": 1, "description": "1 for the largest share"},
+            "seen": share | {"description": "chance that one of the first fixations lands inside: 1 - (1 - share)^n"},
+        }
+    )
     crops = _list(_object({"ratio": text, "windows": _list(window)}))
     gaze = {
         "model": text,
@@ -231,11 +289,23 @@ def _schemas() -> Document:
         "bits": number | {"description": "how far the map is from saying nothing"},
         "peaks": _list(_object({"x": number | point, "y": number | point, "mass": share, "density": share})),
         "crops": crops,
+        "regions": _list(region),
         "milliseconds": times,
         "heat": text,
     }
+    nullable = _list({"type": ["number", "null"]})
+    change = _object({"name": text, "shares": nullable, "changes": nullable})
     return {
         "Gaze": _object(gaze, ("heat",)),
+        "Comparison": _object(
+            {
+                "scale_top": number | {"description": "times the average attention that the highest colour stands for"},
+                "pictures": _list(_object({"name": text, **gaze}, ("heat",))),
+                "overlaps": _list(share) | {"description": "attention at the same places as in the first picture"},
+                "regions": _list(change) | {"description": "shares, and their difference to the first picture"},
+                "milliseconds": times,
+            }
+        ),
         "Results": _object({"results": _list({"oneOf": [_reference("Gaze"), _reference("Error")]})}),
         "Models": _object({"default": text, "models": _list(_model()), "limits": {"type": "object"}}),
         "Live": _object({"status": {"const": "ok"}, "version": text}),

@@ -10,13 +10,31 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
+from fastgaze.runtime.regions import FIXATIONS, MOST_FIXATIONS, checked_regions, parse_region
 from fastgaze.runtime.render import STYLES
 
-GAZE_OPTIONS = ("model", "format", "size", "center_bias", "peaks", "opacity", "style", "legend", "heat", "ratio", "n")
+GAZE_OPTIONS = (
+    "model",
+    "format",
+    "size",
+    "center_bias",
+    "peaks",
+    "opacity",
+    "style",
+    "legend",
+    "heat",
+    "ratio",
+    "n",
+    "region",
+    "fixations",
+)
 CROP_OPTIONS = ("model", "format", "size", "center_bias", "ratio", "n")
+COMPARE_OPTIONS = ("model", "format", "center_bias", "peaks", "style", "ratio", "n", "region", "fixations")
 FORMATS = ("json", "png", "overlay", "npy")
 CROP_FORMATS = ("json", "keep", "jpeg", "png", "webp")
 """Of ``/v1/crop``: windows as facts, or the best one as a picture, in the format of the source or in another."""
+COMPARE_FORMATS = ("json", "overlay")
+"""Of ``/v1/compare``: facts, or the pictures side by side as one."""
 MOST_PEAKS = 20
 MOST_WINDOWS = 10
 MOST_RATIOS = 12
@@ -44,21 +62,30 @@ class Options:
     ratios: tuple[str, ...] = ()
     n: int = 1
     """Windows for every ratio."""
+    regions: tuple[str, ...] = ()
+    """Boxes whose attention is measured, as ``runtime.regions`` reads them."""
+    fixations: int = FIXATIONS
+    """Within which the chance that a region is seen is given."""
 
     @classmethod
     def from_json(cls, facts: Document) -> "Options":
         """From what ``dataclasses.asdict`` gave, after its way through JSON, which knows lists but no tuples."""
         size = facts["size"] and (facts["size"][0], facts["size"][1])
-        return cls(**{**facts, "size": size, "ratios": tuple(facts["ratios"])})
+        return cls(**{**facts, "size": size, "ratios": tuple(facts["ratios"]), "regions": tuple(facts["regions"])})
 
 
-OPTIONS = {"gaze": GAZE_OPTIONS, "crop": CROP_OPTIONS}
-"""Names by verb."""
+OPTIONS = {
+    "gaze": (GAZE_OPTIONS, FORMATS),
+    "crop": (CROP_OPTIONS, CROP_FORMATS),
+    "compare": (COMPARE_OPTIONS, COMPARE_FORMATS),
+}
+"""Names and formats by verb."""
 
 
 def parse_request(verb: str, fields: Iterable[tuple[str, str]], models: Sequence[str], limits: Limits) -> Options:
     """What is asked for, with the name of the model, the first one by default; 400 and 404 for what is not valid."""
-    options = parse_options(fields, OPTIONS[verb], limits, FORMATS if verb == "gaze" else CROP_FORMATS)
+    known, formats = OPTIONS[verb]
+    options = parse_options(fields, known, limits, formats)
     if verb == "crop" and not options.ratios:
         raise bad_option("no ratio is given; add one such as ratio=16:9")
     if verb == "crop" and options.format != "json" and len(options.ratios) > 1:
@@ -73,6 +100,7 @@ def parse_options(
     fields: Iterable[tuple[str, str]], known: tuple[str, ...], limits: Limits, formats: tuple[str, ...] = FORMATS
 ) -> Options:
     """The options among ``fields``; 400 for one that is unknown, given twice or not valid."""
+    fields = list(fields)
     values = _collect(fields, known)
     return Options(
         model=values.get("model"),
@@ -86,6 +114,8 @@ def parse_options(
         heat=_choice(values, "heat", ("false", "true")) == "true",
         ratios=_ratios(values.get("ratio")),
         n=_whole(values, "n", 1, MOST_WINDOWS),
+        regions=_regions([value for name, value in fields if name == "region"]),
+        fixations=_whole(values, "fixations", FIXATIONS, MOST_FIXATIONS),
     )
 
 
@@ -96,7 +126,7 @@ def _collect(fields: Iterable[tuple[str, str]], known: tuple[str, ...]) -> dict[
             raise bad_option(f"there is no option {shown(name)}; choose from {', '.join(known)}")
         if name == "ratio" and name in values:
             values[name] += f",{value}"
-        elif name in values:
+        elif name in values and name != "region":
             raise bad_option(f"option {name} is given twice")
         else:
             values[name] = value
@@ -152,3 +182,11 @@ def _ratios(text: str | None) -> tuple[str, ...]:
                 f"ratio={shown(ratio)} is not WIDTH:HEIGHT between 1:100 and 100:1, such as 16:9"
             ) from None
     return ratios
+
+
+def _regions(texts: Sequence[str]) -> tuple[str, ...]:
+    try:
+        checked_regions([parse_region(text) for text in texts])
+    except ArgumentError as error:
+        raise bad_option(str(error)) from None
+    return tuple(texts)

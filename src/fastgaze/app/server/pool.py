@@ -17,15 +17,15 @@ from fastgaze.app.server import wire
 from fastgaze.app.server.budget import Share
 from fastgaze.app.server.lanes import Lane
 from fastgaze.app.server.limits import SMALL_ANSWER, ApiError, Limits
-from fastgaze.app.server.nursery import HEAVY, LIGHT
+from fastgaze.app.server.nursery import HEAVY, LIGHT, LIGHT_SHARE
 from fastgaze.app.server.turns import Caller, Ledger
 from fastgaze.app.server.workers import Nursery, ServerWorker
 from fastgaze.core.errors import ModelError
 
 logger = logging.getLogger("fastgaze.server")
 
-# Large pictures that may wait, and places that strangers may take: known clients have as many again, and the rest.
-_HEAVY_WAITING = 6
+# Large pictures that may wait, those before which strangers may join them, and the places that strangers may take.
+_HEAVY_WAITING, _HEAVY_STRANGERS = 8, 5
 _STRANGERS_SHARE = 0.75
 
 
@@ -53,8 +53,10 @@ class Answer:
 class WorkerDiedError(ApiError):
     """500: the process that had the task is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         super().__init__(500, "worker_died", "the process that looked at this picture ended; nothing else was lost")
+        self.seconds = seconds
+        """That it had the task: its timer of CPU time ended it, or something else did."""
 
 
 class Pool:
@@ -111,15 +113,12 @@ class Pool:
         ApiError: a refusal of the worker, 504 when it takes too long, 503 when there is no room, 500 when it dies.
         """
         turn = self._ledger.turn(request.task, len(request.content), request.caller)
-        outcome, answer = await self._first(request, turn)
+        outcome, answer = await self._try(self.light, request, turn)
         if outcome.kind == "needs":
-            lane = self.heavy if outcome.heavy else self.light
-            if outcome.heavy and lane.waiting_beside(request.caller) >= _HEAVY_WAITING:
-                raise _busy("too many large pictures wait")
             if outcome.size > SMALL_ANSWER:
                 await room.wait(outcome.size, request.deadline)
             granted = replace(request, task=replace(request.task, granted=True))
-            outcome, answer = await self._call(lane, granted, turn)
+            outcome, answer = await self._try(self.heavy if outcome.heavy else self.light, granted, turn)
         if outcome.kind == "gone":
             return None
         if outcome.kind == "error":
@@ -131,12 +130,26 @@ class Pool:
             raise ApiError(500, "internal", "the server failed; its log says why")
         return Answer(memoryview(answer), outcome.media_type)
 
-    async def _first(self, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
-        """A light worker's outcome. When it dies another one tries: it may have been dead before it got the task."""
+    async def _try(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
+        """A worker's outcome. When a light one dies, another tries: it may have been dead before it got the task.
+
+        One that had the task for longer than light workers have was ended by its timer, and a heavy one tries.
+        """
+        self._check_waiting(lane, request)
         try:
-            return await self._call(self.light, request, turn)
-        except WorkerDiedError:
-            return await self._call(self.light, request, turn)
+            return await self._call(lane, request, turn)
+        except WorkerDiedError as error:
+            if lane is self.heavy:
+                raise
+            again = self.heavy if error.seconds > LIGHT_SHARE * self._limits.seconds else self.light
+            self._check_waiting(again, request)
+            return await self._call(again, request, turn)
+
+    def _check_waiting(self, lane: Lane, request: Request) -> None:
+        if lane is self.heavy and lane.waiting >= (_HEAVY_WAITING if request.caller.known else _HEAVY_STRANGERS):
+            raise _busy("too many large pictures wait")
+        if lane is self.light and not request.task.granted and lane.full(request.caller):
+            raise _busy("too many pictures of new clients wait")
 
     async def _call(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
         async with contextlib.AsyncExitStack() as held:
@@ -163,8 +176,7 @@ class Pool:
         except (EOFError, OSError):
             worker.end()
             self.events["died"] += 1
-            # Its timer of CPU time ended it, or something else did.
-            raise self._too_slow() if monotonic() - start > 0.25 * self._limits.seconds else WorkerDiedError() from None
+            raise WorkerDiedError(monotonic() - start) from None
         except BaseException:
             worker.end()  # in the middle of a message
             raise

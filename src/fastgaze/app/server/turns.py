@@ -1,8 +1,9 @@
 """Whose turn it is when there is more work than workers.
 
-- A connection that brought a good picture before is *known*; all others are *strangers*. Whoever only attacks stays a
-  stranger. When both wait, known clients get three seconds of work for every second of the strangers', who never hold
-  more than half of the workers meanwhile. When only one kind waits, it gets everything.
+- A connection whose last picture was good is *known*, all others are *strangers*, as who only attacks stays.
+  While known clients are about, strangers get a quarter of the workers' time, no less and no more: what they do not
+  use stays free, so that a known client's picture finds a worker, and the machine time for it. Without known clients
+  strangers get everything. More strangers than their quarter can serve in a second or two are not let in to wait.
 - Within a kind, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
   lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. All of this is
   bounded, so that everybody's turn comes.
@@ -20,11 +21,16 @@ from fastgaze.app.server.wire import Task
 
 T = TypeVar("T")
 
-_KNOWN_SHARE = 3
+_STRANGERS_SHARE = 0.25
 _ABOUT_SECONDS = 5.0
-_SECONDS_PER_BYTE = 1e-6
-_SECONDS_PER_PIXEL = 3e-8
-_MOST_DEBT = 5.0
+# Strangers may save up, or overdraw, this many seconds of a worker.
+_MOST_SAVED = 0.5
+_MOST_OVERDRAWN = 1.0
+_MOST_WAITING = 6
+"""Strangers who wait for each worker while known clients are about."""
+_SECONDS_PER_BYTE = 3e-6
+_SECONDS_PER_PIXEL = 1e-7
+_MOST_DELAY = 5.0
 _HALF_LIFE = 10.0
 _MOST_ADDRESSES = 10_000
 
@@ -59,19 +65,20 @@ class Ledger:
         """When the task of ``size`` bytes is due: the smallest number goes first."""
         wanted = task.options["size"] if task.options else None
         pixels = wanted[0] * wanted[1] if wanted else 0
-        debt = min(self.used(caller.address), _MOST_DEBT)
-        return monotonic() + _SECONDS_PER_BYTE * size + _SECONDS_PER_PIXEL * pixels + debt
+        delay = _SECONDS_PER_BYTE * size + _SECONDS_PER_PIXEL * pixels + self.used(caller.address)
+        return monotonic() + min(delay, _MOST_DELAY)
 
 
 class Turns(Generic[T]):
     """Tasks that wait for a worker (a ``T``)."""
 
     def __init__(self, workers: int) -> None:
-        self._most_strangers = max(workers // 2, 1)
+        self._workers = workers
         self._queues: dict[bool, list[tuple[float, int, asyncio.Future[T]]]] = {True: [], False: []}
-        self._used = {True: 0.0, False: 0.0}
-        """Seconds by kind, those of known clients divided by their share."""
-        self._held = {True: 0, False: 0}
+        self._strangers_left = _MOST_SAVED
+        """Seconds of a worker that strangers have left while known clients are about."""
+        self._last = monotonic()
+        self._strangers_held = 0
         self._known_until = 0.0
         self._numbers = itertools.count()
 
@@ -79,11 +86,14 @@ class Turns(Generic[T]):
         """Tasks of that kind without a worker."""
         return sum(not future.done() for _, _, future in self._queues[known])
 
+    def full(self, known: bool) -> bool:
+        """Whether a task of that kind had better come again later."""
+        throttled = not known and monotonic() < self._known_until
+        return throttled and self.waiting(False) >= _MOST_WAITING * self._workers
+
     def add(self, turn: float, known: bool) -> "asyncio.Future[T]":
         """A task that waits from now on, for the result of this future."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if not self.waiting(known):  # what was not used while nobody waited is not saved up
-            self._used[known] = max(self._used.values())
         if known:
             self._known_until = monotonic() + _ABOUT_SECONDS
         heapq.heappush(self._queues[known], (turn, next(self._numbers), future))
@@ -91,19 +101,31 @@ class Turns(Generic[T]):
 
     def next(self) -> "asyncio.Future[T] | None":
         """The future of the task that is due, if there is one that may have a worker now; it gets it."""
-        for known in sorted(self._queues, key=lambda kind: (self._used[kind], not kind)):
-            queue = self._queues[known]
-            while queue and queue[0][2].done():  # nobody waits any more
-                heapq.heappop(queue)
-            if queue and (known or not self._enough_strangers()):
-                self._held[known] += 1
-                return heapq.heappop(queue)[2]
+        now = monotonic()
+        saved = self._strangers_left + _STRANGERS_SHARE * self._workers * (now - self._last)
+        self._strangers_left, self._last = min(saved, _MOST_SAVED), now
+        if self._strangers_held < max(self._workers // 2, 1) and self._strangers_left > 0:
+            return self._pop(False) or self._pop(True)
+        return self._pop(True) or (self._pop(False) if now > self._known_until else None)
+
+    def _pop(self, known: bool) -> "asyncio.Future[T] | None":
+        queue = self._queues[known]
+        while queue:
+            future = heapq.heappop(queue)[2]
+            if not future.done():  # somebody still waits
+                self._strangers_held += not known
+                return future
         return None
 
-    def _enough_strangers(self) -> bool:
-        return self._held[False] >= self._most_strangers and monotonic() < self._known_until
-
     def ended(self, known: bool, seconds: float) -> None:
-        """A task of that kind has given its worker back after so much CPU time."""
-        self._held[known] -= 1
-        self._used[known] += seconds / (_KNOWN_SHARE if known else 1)
+        """A task of that kind has given its worker back after so much time."""
+        if not known:
+            self._strangers_held -= 1
+            self._strangers_left = max(self._strangers_left - seconds, -_MOST_OVERDRAWN)
+
+    @property
+    def retry(self) -> float | None:
+        """Seconds after which a stranger who waits may have a worker that is idle now; None when nobody waits so."""
+        if not self.waiting(False) or self.waiting(True):
+            return None
+        return max(-self._strangers_left, 0.0) / (_STRANGERS_SHARE * self._workers) + 0.005

@@ -24,7 +24,7 @@ class Task:
     """One request for a worker; its bytes are the request's body."""
 
     verb: str
-    """gaze or crop."""
+    """gaze, crop or compare."""
     options: Document | None
     """What was asked for, already checked; None where a form has to be read first."""
     query: list[tuple[str, str]]

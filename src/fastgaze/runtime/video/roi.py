@@ -18,7 +18,8 @@ Offsets are written frame by frame in constant memory:
 
 kvazaar  for every frame: columns and rows, then their offsets in raster order; text, or binary for a name in .bin
          (two 32-bit integers, then signed bytes), as ``kvazaar --roi`` documents
-ffmpeg   a filter graph with ``addroi`` for libx264 and libx265, one map for every stretch of the video
+svt-av1  for every frame whose map differs from the one before: its number and the offsets of blocks of 64x64 in
+         raster order, as ``SvtAv1EncApp --roi-map-file`` reads them
 csv      frame, time, row, column, offset
 json     size, block and for every frame its time and rows of offsets
 """
@@ -50,16 +51,11 @@ QP_RANGE = 51
 # A pixel never costs less than this share of a bit, so that a blank frame has a budget too.
 _LEAST_BITS = 0.02
 _QUANTISER = 4.0
+SVT_BLOCK = 64
+SVT_STEPS = 8
+_SVT_LEVELS = 7
 # log2(p) of a block that nobody looks at; far outside any range.
 _LEAST_DENSITY = 1e-9
-
-Rectangle = tuple[int, int, int, int, int]
-"""(left, top, width, height) in pixels and the offset."""
-
-INTERVAL = 1.0
-"""Seconds of one map in FFmpeg's form; a cut begins a new one too."""
-# Files round the times of frames, Matroska to milliseconds.
-_TICK = 0.002
 
 
 @dataclass(frozen=True)
@@ -108,13 +104,20 @@ class Blocks:
         mass = (self.mass * self.frames + other.mass * other.frames) / frames
         return Blocks(self.time, self.size, mass, self.bits + other.bits, self.cut, frames)
 
-    def offsets(self, roi: Roi) -> Offsets:
-        """QP offsets, int8 (rows, columns)."""
+    def wanted(self, roi: Roi) -> Array:
+        """Offsets by the rule above, before they are shifted, clipped and rounded, (rows, columns)."""
         area = np.outer(*(_lengths(side, roi.block) for side in self.size)) / (self.size[0] * self.size[1])
         density = np.maximum(self.mass / area, _LEAST_DENSITY)
-        wanted = -3 * roi.strength * np.log2(density)
-        shift = _neutral_shift(wanted, self.bits, roi) if roi.neutral else 0.0
-        return _rounded(wanted + shift, roi)
+        offsets: Array = -3 * roi.strength * np.log2(density)
+        return offsets
+
+    def shift(self, roi: Roi) -> float:
+        """The constant that keeps the expected bits; 0 if they need not stay."""
+        return _neutral_shift(self.wanted(roi), self.bits, roi) if roi.neutral else 0.0
+
+    def offsets(self, roi: Roi) -> Offsets:
+        """QP offsets, int8 (rows, columns)."""
+        return _rounded(self.wanted(roi) + self.shift(roi), roi)
 
 
 def _rounded(wanted: Array, roi: Roi) -> Offsets:
@@ -203,21 +206,38 @@ def _share(cells: int, side: int, block: int) -> Array:
 
 def write_kvazaar(frames: Iterable[Blocks], roi: Roi, out: IO[str]) -> None:
     """Text: a line ``columns rows``, then a line of columns * rows offsets, for every frame."""
-    for blocks in _some(frames):
+    for blocks in some_frames(frames):
         offsets = blocks.offsets(roi)
         out.write(f"{offsets.shape[1]} {offsets.shape[0]}\n{' '.join(map(str, offsets.ravel()))}\n")
 
 
 def write_kvazaar_binary(frames: Iterable[Blocks], roi: Roi, out: IO[bytes]) -> None:
     """Binary, little endian: int32 columns, int32 rows, then columns * rows int8 offsets, for every frame."""
-    for blocks in _some(frames):
+    for blocks in some_frames(frames):
         offsets = blocks.offsets(roi)
         out.write(struct.pack("<ii", offsets.shape[1], offsets.shape[0]) + offsets.tobytes())
 
 
+def write_svt_av1(frames: Iterable[Blocks], roi: Roi, out: IO[str]) -> None:
+    """One line for every map: the number of the first frame that it holds for, then its offsets in raster order.
+
+    AV1's quantiser has 256 steps; about eight of them, in the usual range, are one of H.264. A map may hold no more
+    than eight different offsets.
+    """
+    if roi.block != SVT_BLOCK:
+        raise ArgumentError(f"block={roi.block} is not {SVT_BLOCK}, the only size of blocks that SVT-AV1 reads")
+    levels, before = np.linspace(roi.low, roi.high, _SVT_LEVELS), ""
+    for index, blocks in enumerate(some_frames(frames)):
+        nearest = np.abs(blocks.offsets(roi)[..., None] - levels).argmin(axis=-1)
+        values = " ".join(str(round(SVT_STEPS * level)) for level in levels[nearest].ravel())
+        if values != before:
+            out.write(f"{index} {values}\n")
+            before = values
+
+
 def write_csv(frames: Iterable[Blocks], roi: Roi, out: IO[str]) -> None:
     """One line per block."""
-    some = _some(frames)
+    some = some_frames(frames)
     out.write("frame,time,row,column,qp_offset\n")
     for index, blocks in enumerate(some):
         for (row, column), offset in np.ndenumerate(blocks.offsets(roi)):
@@ -235,74 +255,7 @@ def write_json(frames: Iterable[Blocks], roi: Roi, out: IO[str]) -> None:
     out.write("\n]}\n")
 
 
-def write_ffmpeg(frames: Iterable[Blocks], roi: Roi, out: IO[str], interval: float = INTERVAL) -> None:
-    """A filter graph from [0:v] to [out].
-
-    ``addroi`` takes no commands and knows no time, so every stretch is a branch of its own: cut out by frame numbers,
-    marked, and put back together.
-    """
-    first, rest = _first(frames)
-    branches: list[str] = []
-    start = 0
-    for stretch in stretches(rest, interval):
-        marks = [_addroi(rectangle) for rectangle in rectangles(stretch.offsets(roi), first.size, roi.block)]
-        name, end = len(branches), start + stretch.frames
-        steps = [f"trim=start_frame={start}:end_frame={end}", "setpts=PTS-STARTPTS", *marks]
-        branches.append(f"[s{name}]{','.join(steps)}[r{name}]")
-        start = end
-    every = range(len(branches))
-    split = f"[0:v]split={len(branches)}{''.join(f'[s{name}]' for name in every)}"
-    joined = f"{''.join(f'[r{name}]' for name in every)}concat=n={len(branches)}:v=1:a=0[out]"
-    out.write(";\n".join([split, *branches, joined]) + "\n")
-
-
-def stretches(frames: Iterable[Blocks], interval: float) -> Iterator[Blocks]:
-    """Frames together that lie within ``interval`` seconds and within one shot."""
-    if not interval > 0:
-        raise ArgumentError(f"interval={interval} is not a time in seconds above 0")
-    current: Blocks | None = None
-    for blocks in frames:
-        if current is None:
-            current = blocks
-        elif blocks.cut or blocks.time - current.time > interval - _TICK or blocks.mass.shape != current.mass.shape:
-            yield current
-            current = blocks
-        else:
-            current = current.plus(blocks)
-    if current is not None:
-        yield current
-
-
-def rectangles(offsets: Offsets, size: Size, block: int) -> list[Rectangle]:
-    """Rectangles of equal offset that cover all blocks whose offset is not 0, each block once."""
-    left = offsets != 0
-    found = []
-    for row, column in np.argwhere(left):
-        if not left[row, column]:
-            continue
-        offset = offsets[row, column]
-        same = (offsets == offset) & left
-        right = column + _run(same[row, column:])
-        bottom = row + _run(same[row:, column:right].all(axis=1))
-        left[row:bottom, column:right] = False
-        x, y = int(column) * block, int(row) * block
-        width, height = min(int(right) * block, size[1]) - x, min(int(bottom) * block, size[0]) - y
-        found.append((x, y, width, height, int(offset)))
-    return found
-
-
-def _run(flags: npt.NDArray[np.bool_]) -> int:
-    """How many are true from the start."""
-    return len(flags) if flags.all() else int(flags.argmin())
-
-
-def _addroi(rectangle: Rectangle) -> str:
-    """FFmpeg's offsets are relative to the whole range of QP."""
-    x, y, width, height, offset = rectangle
-    return f"addroi=x={x}:y={y}:w={width}:h={height}:qoffset={offset}/{QP_RANGE}"
-
-
-def _some(frames: Iterable[Blocks]) -> Iterator[Blocks]:
+def some_frames(frames: Iterable[Blocks]) -> Iterator[Blocks]:
     """The same frames; an error if there is none."""
     return _first(frames)[1]
 
@@ -318,8 +271,8 @@ def _first(frames: Iterable[Blocks]) -> tuple[Blocks, Iterator[Blocks]]:
 
 TEXT: dict[str, Callable[[Iterable[Blocks], Roi, IO[str]], None]] = {
     "kvazaar": write_kvazaar,
-    "ffmpeg": write_ffmpeg,
+    "svt-av1": write_svt_av1,
     "csv": write_csv,
     "json": write_json,
 }
-"""Writers by the name of their form."""
+"""Writers by the name of their form; that for FFmpeg is in ``addroi``."""

@@ -1,0 +1,90 @@
+"""``fastgaze compare``: what changes from one picture to others."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fastgaze.app.cli import common, pictures
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import write_whole
+from fastgaze.runtime.regions import FIXATIONS
+
+if TYPE_CHECKING:
+    from fastgaze.runtime.compare import Comparison
+    from fastgaze.runtime.regions import RegionAttention
+
+
+def compare(
+    images: Annotated[
+        list[str], typer.Argument(metavar="A B [C...]", help="Picture files, the first being the one to compare with.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="PNG file for the pictures side by side. By default A-B.gaze.png beside the first picture.",
+            callback=common.refuse_stdout,
+            show_default=False,
+        ),
+    ] = None,
+    region: pictures.Regions = None,
+    fixations: pictures.Fixations = FIXATIONS,
+    style: pictures.Style = "heat",
+    model: common.Model = None,
+    threads: common.Threads = 1,
+    engine: common.Engine = "onnxruntime",
+    center_bias: pictures.Bias = "model",
+    json: common.Json = False,
+) -> None:
+    """Compare where people look in two or more pictures, such as two designs of a page.
+
+    Regions are the same in all pictures; NAME@2=LEFT,TOP,WIDTH,HEIGHT is the box of the second picture alone.
+    """
+    predictor = pictures.load_model(model, engine, threads)
+    from fastgaze.core.encoding import encode_png
+    from fastgaze.runtime.compare import MOST_PICTURES, Comparison, names_of
+    from fastgaze.runtime.regions import boxes_in, parse_regions
+
+    if not 2 <= len(images) <= MOST_PICTURES:
+        raise ArgumentError(f"{len(images)} pictures cannot be compared; give 2 to {MOST_PICTURES}")
+    regions, bias = parse_regions(region or []), pictures.read_bias(center_bias)
+    gazes = [predictor.predict(image, center_bias=bias) for image in images]
+    boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]
+    found = Comparison(gazes, names_of(images), boxes, fixations)
+    path = out or _beside(images)
+    write_whole(path, encode_png(found.image(style)))
+    if json:
+        common.print_json({**found.to_json(), "written": str(path)})
+        return
+    _print(found)
+    common.report(f"-> {path}")
+
+
+def _beside(images: list[str]) -> Path:
+    stems = "-".join(Path(image).stem for image in images)
+    return Path(images[0]).parent / f"{stems[:100]}{pictures.MARK}.png"
+
+
+def _print(found: "Comparison") -> None:
+    for index, name in enumerate(found.names[1:], 1):
+        same = f"{found.overlap(index):.0%} of the attention at the same places as in {found.names[0]}"
+        common.say(pictures.printable(f"{name}: {same}"))
+    if not any(found.regions):
+        return
+    from rich.table import Table
+
+    table = Table(box=None)
+    table.add_column("region", no_wrap=True, overflow="ellipsis")
+    for name in found.names:
+        table.add_column(pictures.printable(name), justify="right", overflow="fold")
+    for change in found.changes():
+        cells = zip(change.found, change.changes, strict=True)
+        table.add_row(pictures.printable(change.name), *(_cell(*cell, index > 0) for index, cell in enumerate(cells)))
+    common.out.print(table)
+
+
+def _cell(found: "RegionAttention | None", change: float | None, later: bool) -> str:
+    if found is None:
+        return "-"
+    moved = f" ({100 * change:+.1f} points)" if later and change is not None else ""
+    return f"{found.share:.1%}{moved}"

@@ -1,0 +1,60 @@
+"""A hook of mkdocs: links that leave docs/, and the pages of the project that lie at the root of the repository.
+
+The pages are written to be read in the repository as well, so they link to ../results/speed.json or ../src/. On the
+site such a link goes to the repository, at the address that the setting ``repo_url`` or the variable
+``FASTGAZE_REPOSITORY`` gives, and is plain text if there is none.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+PROJECT = {"contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md", "security": "SECURITY.md"}
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
+    """Add the pages of the project, as if they lay in docs/project."""
+    for name, source in PROJECT.items():
+        text = (ROOT / source).read_text()
+        files.append(File.generated(config, f"project/{name}.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
+    """Send links that leave the site to the repository."""
+    place = _place(page.file.src_uri)
+
+    def resolve(match: re.Match[str]) -> str:
+        words, target, anchor = match[1], match[2], match[3] or ""
+        if "://" in target or target.startswith("mailto:"):
+            return match[0]
+        path = Path(os.path.normpath(place / target))
+        inside = _on_site(path, files)
+        if inside is not None:
+            return f"[{words}]({os.path.relpath(inside, Path(page.file.src_uri).parent)}{anchor})"
+        if not (ROOT / path).exists():
+            return match[0]  # mkdocs warns about it
+        repository = os.environ.get("FASTGAZE_REPOSITORY", config.repo_url or "")
+        return f"[{words}]({repository.rstrip('/')}/blob/main/{path}{anchor})" if repository else words
+
+    return _LINK.sub(resolve, markdown)
+
+
+def _place(source: str) -> Path:
+    """The folder of a page, below the repository."""
+    return Path() if source.startswith("project/") else (Path("docs") / source).parent
+
+
+def _on_site(path: Path, files: Files) -> str | None:
+    """The page or picture of the site that a path of the repository is, None if it is none."""
+    known = {source: f"project/{name}.md" for name, source in PROJECT.items()}
+    found = known.get(path.as_posix())
+    if found is None and path.parts[:1] == ("docs",):
+        found = Path(*path.parts[1:]).as_posix()
+    return found if found is not None and files.get_file_from_path(found) else None
