@@ -7,6 +7,8 @@ import zlib
 import numpy as np
 from PIL import Image
 
+from fastgaze.core.deflate import compress
+
 _PNG_SIGNATURE, _PNG_RGB, _PNG_UP = b"\x89PNG\r\n\x1a\n", 2, 2
 
 
@@ -21,10 +23,9 @@ def encode(image: Image.Image, suffix: str, quality: int = 90) -> bytes:
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """An 8-bit RGB image as a PNG file: a third of Pillow's time at its fastest, for a sixth more bytes.
+    """An 8-bit RGB image as a PNG file, in a quarter of Pillow's time at its fastest, for a fifth more bytes.
 
-    Pillow tries five filters on every row. Here every row is the difference to the one above, which suits photographs,
-    and only runs of equal bytes are looked for.
+    Pillow tries five filters on every row. Here every row is the difference to the one above, which suits photographs.
     """
     height, width = image.height, image.width
     pixels = np.asarray(image).reshape(height, 3 * width)
@@ -32,9 +33,8 @@ def encode_png(image: Image.Image) -> bytes:
     rows[:, 0] = _PNG_UP
     rows[0, 1:] = pixels[0]
     np.subtract(pixels[1:], pixels[:-1], out=rows[1:, 1:])
-    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, zlib.Z_RLE)
     header = struct.pack(">IIBBBBB", width, height, 8, _PNG_RGB, 0, 0, 0)
-    chunks = (b"IHDR", header), (b"IDAT", deflate.compress(rows.data) + deflate.flush()), (b"IEND", b"")
+    chunks = (b"IHDR", header), (b"IDAT", compress(rows.ravel())), (b"IEND", b"")
     return _PNG_SIGNATURE + b"".join(_png_chunk(name, content) for name, content in chunks)
 
 
