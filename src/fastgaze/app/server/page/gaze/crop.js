@@ -1,13 +1,16 @@
 // Crop windows of a given ratio that keep what people look at, and do not cut heads, as runtime/crop.py finds them.
 //
-// A window's worth is the attention it encloses, minus what its edges cut: attention beyond an even share in a narrow
-// band along each edge, and heads. An edge on the border of the picture cuts nothing. The first candidate is the
-// largest window at its best place; the others, of any scale, are ranked by worth above chance and overlap little.
+// worth = mass - EDGE * cut - HEAD * damage - area: the attention inside a window, minus attention beyond an even share
+// in narrow bands along its edges, minus the weights of the heads that are not whole inside it, minus its share of the
+// picture. An edge on the border of the picture cuts nothing. The first candidate is the largest window at its best
+// place; the others, of any scale, are ranked by worth and overlap little.
 
+import { findHeads } from "./heads.js";
 import { clamp, fixed, round } from "./numbers.js";
 
 /** @typedef {import("./numbers.js").Size} Size */
 /** @typedef {import("./tail.js").Grid} Grid */
+/** @typedef {import("./heads.js").Head} Head */
 /** @typedef {import("./integral.js").Integral} Integral */
 /** @typedef {[left: number, top: number, right: number, bottom: number]} Edges right and bottom are the first outside */
 /**
@@ -25,8 +28,12 @@ const SCALES = [1, 0.8, 0.64, 0.5];
 const MOST_OVERLAP = 0.4;
 /** Width of the band along a cutting edge, relative to the window's shorter side. */
 const BAND = 0.03;
-/** Attention that a window may lose to leave a head whole. */
+/** Attention that a window may lose for each unit that its edges do not cut. */
+const EDGE = 0.5;
+/** Attention that a window may lose to leave all heads whole. */
 const HEAD = 0.2;
+/** How exactly the edges of a head are known, relative to its size. */
+const BLUR = 0.1;
 const PLACES = 64;
 const MOST_CANDIDATES = 64;
 
@@ -54,10 +61,11 @@ export function parseRatio(ratio) {
 export function crop(integral, ratio, n, heads) {
   if (!(n >= 1 && n <= MOST_CANDIDATES)) throw new RangeError(`n=${n} is not between 1 and ${MOST_CANDIDATES}`);
   const value = parseRatio(ratio);
-  const largest = windowsOf(integral, value, SCALES[0], heads);
+  const found = heads ? findHeads(heads) : [];
+  const largest = windowsOf(integral, value, SCALES[0], found);
   const first = best(largest);
   if (n === 1) return [describe(integral, first)];
-  const all = [largest, ...SCALES.slice(1).map((scale) => windowsOf(integral, value, scale, heads))].flat();
+  const all = [largest, ...SCALES.slice(1).map((scale) => windowsOf(integral, value, scale, found))].flat();
   return distinct(all, first, n).map((window) => describe(integral, window));
 }
 
@@ -104,7 +112,7 @@ function places(start, free) {
  * @param {Integral} integral
  * @param {number} ratio
  * @param {number} scale
- * @param {Grid | null} heads
+ * @param {readonly Head[]} heads
  * @returns {Window[]}
  */
 function windowsOf(integral, ratio, scale, heads) {
@@ -112,14 +120,20 @@ function windowsOf(integral, ratio, scale, heads) {
   const { width, height } = windowSize(size, ratio, scale);
   const [freeX, freeY] = [size.width - width, size.height - height];
   const [tops, lefts] = [places(0, freeY), places(0, freeX)];
-  const cut = heads && cutHeads(heads, size, tops, lefts, { width, height });
+  // By head: how likely it is whole for every top and for every left.
+  const whole = heads.map(({ left, top, right, bottom, weight }) => ({
+    weight,
+    down: tops.map((start) => wholeBetween(top * size.height, bottom * size.height, start, height, size.height)),
+    across: lefts.map((start) => wholeBetween(left * size.width, right * size.width, start, width, size.width)),
+  }));
   return tops.flatMap((top, i) =>
     lefts.map((left, j) => {
       const box = /** @type {Edges} */ ([left, top, left + width, top + height]);
       // Of equal windows the most central one wins, so that an even map gives a centred crop.
       const aside = ((top - freeY / 2) / size.height) ** 2 + ((left - freeX / 2) / size.width) ** 2;
       const chance = (height * width) / (size.height * size.width);
-      const lost = cutAttention(integral, box) + (cut ? HEAD * cut[i * lefts.length + j] : 0);
+      const damage = whole.reduce((sum, { weight, down, across }) => sum + weight * (1 - down[i] * across[j]), 0);
+      const lost = EDGE * cutAttention(integral, box) + HEAD * damage;
       return { worth: integral.mass(...box) - lost - chance - 1e-5 * aside, box, scale };
     }),
   );
@@ -148,60 +162,18 @@ function cutAttention(integral, [left, top, right, bottom]) {
 }
 
 /**
- * How likely every window cuts a head: 1 minus the chance that none of its four edges does.
- * @param {Grid} heads
- * @param {Size} size
- * @param {readonly number[]} tops
- * @param {readonly number[]} lefts
- * @param {Size} window
- */
-function cutHeads(heads, size, tops, lefts, window) {
-  const turned = transposed(heads);
-  const across = [0, window.height].map((offset) =>
-    highestAlong(heads, size, tops.map((top) => top + offset), lefts, window.width));
-  const down = [0, window.width].map((offset) =>
-    highestAlong(turned, { width: size.height, height: size.width }, lefts.map((left) => left + offset), tops, window.height));
-  const cut = new Float64Array(tops.length * lefts.length);
-  for (let i = 0; i < tops.length; i++) {
-    for (let j = 0; j < lefts.length; j++) {
-      const edges = [...across.map((lines) => lines[i][j]), ...down.map((lines) => lines[j][i])];
-      cut[i * lefts.length + j] = 1 - edges.reduce((whole, edge) => whole * (1 - edge), 1);
-    }
-  }
-  return cut;
-}
-
-/**
- * @param {Grid} grid
- * @returns {Grid}
- */
-function transposed({ width, height, values }) {
-  const turned = Float32Array.from(values, (_, i) => values[(i % height) * width + Math.floor(i / height)]);
-  return { width: height, height: width, values: turned };
-}
-
-/**
- * Highest value on every line from (left, y) to (left + length, y), by ys and lefts; 0 on the border.
- * @param {Grid} heads
- * @param {Size} size
- * @param {readonly number[]} ys
- * @param {readonly number[]} lefts
+ * How likely a head from `first` to `last` lies between `start` and `start` + `length`, along an axis of `free` pixels.
+ * One half where an edge of the window touches it; the border of the picture cuts nothing.
+ * @param {number} first
+ * @param {number} last
+ * @param {number} start
  * @param {number} length
+ * @param {number} free
  */
-function highestAlong({ width: columns, height: rows, values }, size, ys, lefts, length) {
-  const spans = lefts.map((left) => [
-    Math.floor((left * columns) / size.width),
-    Math.min(Math.ceil(((left + length) * columns) / size.width), columns),
-  ]);
-  return ys.map((y) => {
-    if (y <= 0 || y >= size.height) return spans.map(() => 0);
-    const position = clamp(((y - (0.5 * size.height) / rows) * rows) / size.height, 0, rows - 1);
-    const row = Math.min(Math.floor(position), Math.max(rows - 2, 0));
-    const [above, below] = [row * columns, Math.min(row + 1, rows - 1) * columns];
-    const weight = position - row;
-    const line = Float64Array.from({ length: columns }, (_, j) => values[above + j] * (1 - weight) + values[below + j] * weight);
-    return spans.map(([start, end]) => Math.max(...line.subarray(start, end)));
-  });
+function wholeBetween(first, last, start, length, free) {
+  const before = start > 0 ? first - start : Infinity;
+  const after = start + length < free ? start + length - last : Infinity;
+  return clamp(0.5 + Math.min(before, after) / (2 * BLUR * (last - first)), 0, 1);
 }
 
 /**
