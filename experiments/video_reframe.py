@@ -89,7 +89,8 @@ def peer_windows(gaze: Gaze, ratio: str, folder: Path) -> Windows | None:
         return None
     left, top, width, height = np.array(json.loads(path.read_text())["windows"]).T
     scale = np.array([gaze.size[1], gaze.size[0], gaze.size[1], gaze.size[0]])
-    return np.column_stack([left, top, left + width, top + height]) * scale
+    windows: Windows = np.column_stack([left, top, left + width, top + height]) * scale
+    return windows
 
 
 def without_bars(gaze: Gaze, windows: Windows, window: Size) -> Windows:
@@ -157,7 +158,7 @@ def sheet(gaze: Gaze, windows: dict[str, Windows], count: int = 6) -> Image.Imag
         for index, frame in enumerate(reader.frames()):
             places = np.flatnonzero(chosen.astype(int) == index)
             if len(places):
-                picture = frame.reformat(width=width, height=height, format="rgb24").to_image()
+                picture = Image.fromarray(frame.reformat(width=width, height=height, format="rgb24").to_ndarray())
                 draw, scale = ImageDraw.Draw(picture), width / gaze.size[1]
                 for name, own in windows.items():
                     colour = COLOURS.get(name.split()[0])

@@ -101,7 +101,7 @@ def gaze_density(gaze: Gaze, frames: int) -> Iterator[Array]:
         yield (blurred / blurred.sum()).astype(np.float32)
 
 
-def psnr(clip: Any, coded: Any, weights: Iterator[Array]) -> float:
+def psnr(clip: Any, coded: Any, weights: list[Array]) -> float:
     """10 log10(255^2 / mean over frames of sum_p weight_p * error_p^2)."""
     errors = [
         float((weight * np.square(a.astype(np.float32) - b)).sum(dtype=np.float64))
@@ -114,6 +114,8 @@ def neutrality(gaze: Gaze, predictor: Predictor, crfs: Sequence[float], folder: 
     """One clip with and without neutral regions, at every quality."""
     script, rows = write_script(gaze.path, predictor, NEUTRAL, folder / "neutral.ffmpeg"), []
     original = luma(gaze.path)
+    seen = list(gaze_density(gaze, len(original)))
+    expected = [found.density for _, found in maps(gaze.path, predictor, watching=WATCH, threads=1)]
     for crf in crfs:
         sizes = [
             encode(gaze.path, folder / f"{index}.h264", crf, graph, "veryfast")
@@ -121,12 +123,8 @@ def neutrality(gaze: Gaze, predictor: Predictor, crfs: Sequence[float], folder: 
         ]
         row: dict[str, Any] = {"clip": gaze.name, "crf": crf, "bits": round(sizes[1] / sizes[0], 4)}
         coded = [luma(folder / f"{index}.h264") for index in range(2)]
-        weights = {
-            "model": lambda: (found.density for _, found in maps(gaze.path, predictor, watching=WATCH, threads=1)),
-            "people": lambda: gaze_density(gaze, len(original)),
-        }
-        for name, weight in weights.items():
-            plain, roi = (psnr(original, frames, weight()) for frames in coded)
+        for name, weights in (("model", expected), ("people", seen)):
+            plain, roi = (psnr(original, frames, weights) for frames in coded)
             row[f"psnr_{name}"] = {"plain": round(plain, 2), "roi": round(roi, 2), "gain": round(roi - plain, 2)}
         rows.append(row)
         print(json.dumps(row), flush=True)

@@ -21,6 +21,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ class Watched:
     def fixations(self, index: int) -> Values:
         """(x, y) of the moment, in cells of the grid."""
         scale = np.array([self.grid[1] / self.gaze.size[1], self.grid[0] / self.gaze.size[0]])
-        return self.gaze.at((index + 0.5) / self.gaze.rate) * scale
+        points: Values = self.gaze.at((index + 0.5) / self.gaze.rate) * scale
+        return points
 
 
 def keep(gaze: Gaze, predictor: Predictor, folder: Path) -> Watched:
@@ -181,6 +183,11 @@ class Unisal:
                     log_density = self._network(tensor, target_size=watched.grid, source="SALICON", static=True)
                 found.append(log_density[0, 0, 0].double().numpy())
         return found
+
+
+def unisal_maps(network: Unisal, all_watched: list[Watched], folder: Path) -> dict[str, Maps]:
+    """Of all sequences."""
+    return {watched.gaze.name: network.maps(watched, folder) for watched in all_watched}
 
 
 def center_biases(all_watched: list[Watched]) -> dict[str, Values]:
@@ -298,8 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     if options.unisal is not None:
         for name, recurrent in (("unisal still", False), ("unisal video", True)):
-            network = Unisal(options.unisal, recurrent)
-            methods[name] = lambda network=network: {w.gaze.name: network.maps(w, options.keep) for w in everything}
+            methods[name] = partial(unisal_maps, Unisal(options.unisal, recurrent), everything, options.keep)
     table = {}
     for name, make in methods.items():
         maps = make()

@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import ceil, log2
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from av import VideoCodecContext, VideoFrame
 
 Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.signedinteger[Any]]
 
 INTERVAL = 1.0
 """Seconds after which a map may change within a shot."""
@@ -198,7 +199,7 @@ def _best_rectangle(wanted: Array, painted: Array) -> tuple[tuple[int, int, int,
     return box, float(gain[at, across])
 
 
-def _sums(values: Array, tops: Array, bottoms: Array, lefts: Array, rights: Array) -> Array:
+def _sums(values: Array, tops: Indices, bottoms: Indices, lefts: Indices, rights: Indices) -> Array:
     """Sum of ``values`` in every rectangle: (number of tops, number of lefts)."""
     integral = np.zeros((values.shape[0] + 1, values.shape[1] + 1))
     integral[1:, 1:] = values.cumsum(axis=0).cumsum(axis=1)
@@ -234,16 +235,18 @@ def _encoded_bytes(source: Path, parts: Sequence[Blocks], maps: Sequence[Sequenc
     every = ceil(int(ends[-1]) / _MOST_FRAMES)
     total, last, encoder = 0, -1, None
     markers: dict[int, Marker] = {}
+    height, width = parts[0].size
     with Reader(source) as reader:
+        rate = Fraction(reader.rate).limit_denominator(1001)
         for index, frame in enumerate(reader.frames()):
             piece = index // _WINDOW
             if piece % every:
                 continue
-            plain = to_420(frame, frame.height & ~1, frame.width & ~1, color_space(frame))
-            plain.pts, plain.time_base = index, _tick(reader)
+            plain = to_420(frame, height & ~1, width & ~1, color_space(frame))
+            plain.pts, plain.time_base = index, 1 / rate
             if encoder is None or (every > 1 and piece != last):
                 total += 0 if encoder is None else _drain(encoder, None)
-                encoder = _make_encoder(plain)
+                encoder = _make_encoder(plain, rate)
             part = min(int(np.searchsorted(ends, index, side="right")), len(parts) - 1)
             if maps is not None:
                 if part not in markers:
@@ -253,16 +256,12 @@ def _encoded_bytes(source: Path, parts: Sequence[Blocks], maps: Sequence[Sequenc
     return total + (0 if encoder is None else _drain(encoder, None))
 
 
-def _tick(reader: Reader) -> Fraction:
-    return 1 / Fraction(reader.rate).limit_denominator(1001)
-
-
-def _make_encoder(frame: "VideoFrame") -> "VideoCodecContext":
+def _make_encoder(frame: "VideoFrame", rate: Fraction) -> "VideoCodecContext":
     from av import CodecContext
 
     encoder = CodecContext.create("libx264", "w")
     encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, "yuv420p"
-    encoder.time_base, encoder.framerate = frame.time_base, 1 / frame.time_base
+    encoder.time_base, encoder.framerate = 1 / rate, rate
     encoder.options, encoder.thread_count = dict(_ENCODER), 1
     return encoder
 
