@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import strftime
+from time import monotonic, strftime
 from typing import Any
 
 from fastgaze.core.files import replacing
@@ -22,6 +22,7 @@ DATA = Path(os.environ.get("FASTGAZE_DATA", ROOT.parent / "shared" / "data"))
 PEER = DATA.parent / "peers" / "twitter-fastgaze.vxm"
 PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
 Record = dict[str, Any]
+TURN = 240  # seconds after which others get a lock, if they wait for it
 
 
 def make_parser(
@@ -109,3 +110,20 @@ def write_record(path: Path, record: Any) -> None:
     """Replace a result file in one step."""
     with replacing(path) as part:
         part.write_text(json.dumps(record, indent=1) + "\n")
+
+
+class Turns:
+    """The lock that heavy jobs of a shared machine take, held for about TURN seconds at a time."""
+
+    def __init__(self, lock: Path | None) -> None:
+        self._file = None if lock is None else lock.open("a")
+        self._since = float("-inf")
+
+    def take(self) -> None:
+        """Wait for a turn, unless the present one still lasts."""
+        if self._file is not None and monotonic() - self._since > TURN:
+            import fcntl  # not on Windows
+
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._since = monotonic()

@@ -148,7 +148,7 @@ class Scaled:
     """A checkpoint in torch that works at about ``pixels``, as exported models do."""
 
     def __init__(self, model: CheckpointModel, pixels: int) -> None:
-        self._model, self._working = model, WorkingSize(pixels)
+        self._model, self._working = model, WorkingSize(pixels, model.stride)
 
     def log_density(
         self, image: npt.NDArray[np.uint8], size: tuple[int, int], center_bias: CenterBias

@@ -1,16 +1,15 @@
 """Accuracy against FLOPs and milliseconds: Fisher with beta* beside torch-pruning's Taylor and magnitude importance.
 
-    python -m experiments.pruning_gain --data DATA/ueyes --weights CACHE/mobilenetv2.safetensors --out DIR
+    python -m experiments.pruning_gain
 
 MobileNetV2 with ImageNet weights learns what kind of screen a picture shows (UEyes: desktop, mobile, web, poster;
 pictures are squashed to a square, so that their shape does not tell). The same fine-tuned network is then pruned by
 every method to the same shares of its FLOPs, in as many rounds, with as many training steps, and tuned for as long.
-Every finished row is a JSON file in DIR, and what is there is not run again.
+A run that was stopped continues with the rows that are missing.
 """
 
 import argparse
 import copy
-import json
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,13 +23,17 @@ from PIL import Image
 from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor, nn
 
-from fastgaze.pruning import ChannelGraph, Flops, Pruner, recalibrate
+from experiments import common
+from experiments.common import RESULTS, RUNS, Record
+from fastgaze.networks.backbones import find_backbone
+from fastgaze.pruning import ChannelGraph, Pruner, recalibrate
 
-SIDE = 128
-BATCH = 32
-ROUNDS = 10
+SIDE = 64  # pixels of the square pictures
+BATCH = 16
+ROUNDS = 5
+SIGNALS = 4  # batches from which signals are estimated in each round
 METHODS = ("fisher", "taylor", "magnitude")
-SHARES = (0.5, 0.25, 0.12)
+SHARES = (0.5, 0.25)
 # expansion, channels, blocks, stride of each stage
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
@@ -83,6 +86,7 @@ class Screens:
 
     def __init__(self, folder: Path, cache: Path) -> None:
         record = np.load(folder / "fixations.npz")
+        cache.parent.mkdir(parents=True, exist_ok=True)
         kinds, names = record["category"], record["name"]
         labels = torch.tensor(np.searchsorted(np.unique(kinds), kinds))
         images = torch.from_numpy(self._images(folder / "images", names, cache))
@@ -157,7 +161,7 @@ def prune_ours(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: 
     """Fisher signals and beta*, in ROUNDS rounds of equal ratio with ``steps`` training steps each."""
     pruner = Pruner(ChannelGraph.trace(net, torch.zeros(1, 3, SIDE, SIDE)), keep="head")
     for number in range(1, ROUNDS + 1):
-        for _ in range(4):
+        for _ in range(SIGNALS):
             x, y = next(batches)
             with pruner.observe():
                 F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
@@ -179,40 +183,51 @@ def prune_theirs(
     )
     pruner = tp.pruner.BasePruner(
         net, example, importance=importance, global_pruning=True, pruning_ratio=0.97, max_pruning_ratio=0.97,
-        iterative_steps=400, ignored_layers=[net.head],
+        iterative_steps=100, ignored_layers=[net.head],
     )  # fmt: skip
     for number in range(1, ROUNDS + 1):
-        gathered = [next(batches) for _ in range(4)]  # as many images as ours
+        net.eval()
+        for x, y in [next(batches) for _ in range(SIGNALS)]:  # as many images as ours; gradients are sliced along
+            F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
         while flops(net) > share ** (number / ROUNDS) * start:
-            net.zero_grad()
-            net.eval()
-            for x, y in gathered if method == "taylor" else ():
-                F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
             pruner.step()
         net.zero_grad()
         tune(net, batches, steps, 0.002)
 
 
 def flops(net: nn.Module) -> int:
-    """By the paper's formula."""
-    return Flops().total(ChannelGraph.trace(net, torch.zeros(1, 3, SIDE, SIDE), check=False))
+    """By the paper's formula, from the sizes that one picture gives."""
+    counts: list[int] = []
+
+    def count(module: Any, _args: object, result: Tensor) -> None:
+        counts.append(result.numel() * (2 * module.weight[0].numel() + 1))
+
+    hooks = [m.register_forward_hook(count) for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    try:
+        net.eval()
+        with torch.no_grad():
+            net(torch.zeros(1, 3, SIDE, SIDE))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sum(counts)
 
 
 def unpruned(options: argparse.Namespace, data: Screens, seed: int) -> nn.Module:
     """The fine-tuned network of one seed, from its file if it is there."""
     torch.manual_seed(seed)
     net = MobileNetV2(4)
-    file = options.out / f"unpruned-{seed}.safetensors"
+    file = options.work / f"unpruned-{options.tune}-{seed}.safetensors"
     if file.exists():
         load_model(net, file)
         return net
-    net.load_state_dict(load_file(options.weights), strict=False)
+    net.load_state_dict(load_file(find_backbone("mobilenetv2")), strict=False)
     tune(net, data.batches(seed), options.tune, 0.01)
     save_model(net, str(file))
     return net
 
 
-def row(options: argparse.Namespace, data: Screens, seed: int, method: str, share: float) -> dict[str, Any]:
+def row(options: argparse.Namespace, data: Screens, seed: int, method: str, share: float) -> Record:
     """One network: pruned, tuned, measured."""
     net = copy.deepcopy(unpruned(options, data, seed))
     start, batches = flops(net), data.batches(1000 + seed)
@@ -229,7 +244,7 @@ def row(options: argparse.Namespace, data: Screens, seed: int, method: str, shar
     }  # fmt: skip
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[Record]) -> str:
     """Means and spreads over seeds, as Markdown."""
     lines = ["| method | FLOPs | ms | test accuracy |", "|---|---|---|---|"]
     for method, share in dict.fromkeys((r["method"], r["share"]) for r in rows):
@@ -243,27 +258,39 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(
+        __doc__, __file__, out=RESULTS / "pruning_gain.json", tiny="one seed, one share, two steps", threads=True
+    )
+    parser.add_argument("--lock", type=Path, help="a file whose lock is taken for a few minutes at a time")
+    parser.add_argument("--work", type=Path, default=RUNS / "pruning_gain", help="folder of the unpruned networks")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tune", type=int, default=300, help="steps of fine-tuning, before and after pruning")
-    parser.add_argument("--between", type=int, default=15, help="training steps of a pruning round")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    options.out.mkdir(parents=True, exist_ok=True)
-    data, rows = Screens(options.data, options.out / "images.npy"), []
+    parser.add_argument("--tune", type=int, default=80, help="steps of fine-tuning, before and after pruning")
+    parser.add_argument("--between", type=int, default=8, help="training steps of a pruning round")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run every row that is missing, and print the table."""
+    options = common.parse(make_parser(), arguments)
+    shares: tuple[float, ...] = SHARES
+    if options.tiny:
+        options.seeds, options.tune, options.between, shares = 1, 2, 1, SHARES[:1]
+    data = Screens(options.data / "ueyes", options.work / f"images-{SIDE}.npy")
+    settings = {"tune": options.tune, "between": options.between, "side": SIDE, "batch": BATCH, "rounds": ROUNDS}
+    record = common.read_record(options.out) or common.about(options, **settings) | {"rows": []}
+    done = {(each["seed"], each["method"], each["share"]) for each in record["rows"]}
+    turns = common.Turns(options.lock)
+    wanted = [("unpruned", 1.0), *((method, share) for share in shares for method in METHODS)]
     for seed in range(options.seeds):
-        for method, share in [("unpruned", 1.0), *((m, s) for s in SHARES for m in METHODS)]:
-            file = options.out / f"{method}-{share:g}-{seed}.json"
-            if not file.exists():
-                file.write_text(json.dumps(row(options, data, seed, method, share), indent=1))
-            rows.append(json.loads(file.read_text()))
-            print(rows[-1], flush=True)
-    print(table(rows))
+        for method, share in wanted:
+            if (seed, method, share) not in done:
+                turns.take()
+                record["rows"].append(row(options, data, seed, method, share))
+                common.write_record(options.out, record)
+                print(record["rows"][-1], flush=True)
+    print(table(record["rows"]))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ not passed. What is in the file already is not run again. On a shared machine, `
 """
 
 import argparse
-import fcntl
 import importlib
 import json
 import multiprocessing
@@ -23,6 +22,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from experiments import common
 
 PYTORCHCV = """
     alexnet zfnet vgg11 bn_vgg11 bninception resnet10 resnet18_wd4 resnetbc14b preresnet10 preresnetbc14b
@@ -48,7 +49,15 @@ TIMM = """
 GOAL = 0.7
 SECONDS = 120  # of CPU time for one network
 STEPS = 15  # in which torch-pruning approaches its largest ratio
-TURN = 240  # seconds after which others get the lock, if they wait for it
+
+
+ABOUT = """
+    Each network has random weights and is pruned to 70 % of its FLOPs by Fisher signals and beta* on random images. It
+    passes if the masked network equals the compacted one to 1e-5, training goes on, weights and history load into a
+    fresh network, and it exports if the unpruned one does. torch-pruning 1.6.1 passes if it reaches 70 % of its own
+    count of operations and the network still trains. The last column says what failed, or which maps stay and why.
+    Written by `experiments/pruning_zoo.py`; [pruning.md](pruning.md) has the command.
+"""
 
 
 def build(name: str) -> tuple[Callable[[], Any], Any]:
@@ -258,32 +267,17 @@ def attempt(name: str, side: str) -> dict[str, Any]:
 def collect(names: list[str], out: Path, sides: list[str], lock: Path | None = None) -> dict[str, Any]:
     """All results, each from a process of its own; those in ``out`` already are kept."""
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
-    turns = Turns(lock)
-    for side in sides:
-        for name in names:
-            if side not in found.get(name, {}):
-                turns.take()
-                result = _apart(name, side)
-                found.setdefault(name, {})[side] = result
-                out.parent.mkdir(parents=True, exist_ok=True)
-                out.write_text(json.dumps(found, indent=1))
-                print(name, side, "ok" if result["ok"] else result["reason"], result.get("seconds", ""), flush=True)
+    missing = [(name, side) for side in sides for name in names if side not in found.get(name, {})]
+    if missing:
+        import_libraries()
+    turns = common.Turns(lock)
+    for name, side in missing:
+        turns.take()
+        result = _apart(name, side)
+        found.setdefault(name, {})[side] = result
+        common.write_record(out, found)
+        print(name, side, "ok" if result["ok"] else result["reason"], result.get("seconds", ""), flush=True)
     return found
-
-
-class Turns:
-    """The lock that heavy jobs of a shared machine take, held for about TURN seconds at a time."""
-
-    def __init__(self, lock: Path | None) -> None:
-        self._file = None if lock is None else lock.open("a")
-        self._since = float("-inf")
-
-    def take(self) -> None:
-        """Wait for a turn, unless the present one still lasts."""
-        if self._file is not None and time.monotonic() - self._since > TURN:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._since = time.monotonic()
 
 
 def _apart(name: str, side: str) -> dict[str, Any]:
@@ -313,23 +307,27 @@ def import_libraries() -> None:
         importlib.import_module(library)
 
 
-def table(found: dict[str, Any]) -> str:
-    """The results as Markdown."""
-    lines = []
-    for library in ("pytorchcv", "timm"):
-        rows = {name.split("/")[1]: row for name, row in found.items() if name.startswith(f"{library}/")}
-        lines += [f"## {library}: {_passed(rows, 'ours')}; torch-pruning: {_passed(rows, 'theirs')}", ""]
+def page(found: dict[str, Any]) -> str:
+    """The results as a document in Markdown."""
+    lines = ["# Networks that pruning was tried on", " ".join(ABOUT.split()), ""]
+    for library, names in (("pytorchcv", PYTORCHCV), ("timm", TIMM)):
+        rows = {name: found[f"{library}/{name}"] for name in names if f"{library}/{name}" in found}
+        counts = " | ".join(_passed(rows, side, len(names)) for side in ("ours", "theirs"))
+        lines += [f"## {library}", "", "| fastgaze | torch-pruning |", "|---|---|", f"| {counts} |", ""]
         lines += [
-            "| network | maps | prunable | FLOPs left | masked - compacted | torch-pruning | what stays or fails |"
+            "| network | maps | prunable | FLOPs left | masked - compacted | torch-pruning | what stays or fails |",
+            "|---|---|---|---|---|---|---|",
         ]
-        lines += ["|---|---|---|---|---|---|---|"]
         lines += [_row(name, row) for name, row in rows.items()] + [""]
     return "\n".join(lines)
 
 
-def _passed(rows: dict[str, Any], side: str) -> str:
+def _passed(rows: dict[str, Any], side: str, listed: int) -> str:
     tried = [row[side]["ok"] for row in rows.values() if side in row]
-    return f"{sum(tried)} of {len(tried)} that were run" if tried else "not run"
+    if not tried:
+        return f"none of the {listed} listed has been run"
+    left = f"; {listed - len(tried)} of the {listed} listed have not been run" if len(tried) < listed else ""
+    return f"{sum(tried)} of {len(tried)} passed{left}"
 
 
 def _row(name: str, row: dict[str, Any]) -> str:
@@ -354,16 +352,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--table", type=Path, help="write the Markdown table here")
     parser.add_argument("--only", nargs="*", help="library/network; all unless told")
     parser.add_argument("--sides", nargs="*", default=["ours", "theirs"], choices=["ours", "theirs"])
-    parser.add_argument("--lock", type=Path, help="a file whose lock is taken for each network")
+    parser.add_argument("--lock", type=Path, help="a file whose lock is taken for a few minutes at a time")
     options = parser.parse_args(arguments)
     import torch
 
     torch.set_num_threads(1)
-    import_libraries()
     names = options.only or [f"pytorchcv/{n}" for n in PYTORCHCV] + [f"timm/{n}" for n in TIMM]
     found = collect(names, options.out, options.sides, options.lock)
     if options.table:
-        options.table.write_text(table(found))
+        options.table.write_text(page(found))
 
 
 if __name__ == "__main__":

@@ -40,13 +40,14 @@ __all__ = [
 if TYPE_CHECKING:
     from fastgaze.core import errors
     from fastgaze.core.errors import FastGazeError
+    from fastgaze.evaluation.checkpoints import load
     from fastgaze.runtime import batch, video
     from fastgaze.runtime.compare import Comparison, RegionChange, compare
     from fastgaze.runtime.crop import Crop
     from fastgaze.runtime.cutting import Cut
     from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.peaks import Peak
-    from fastgaze.runtime.predictor import Predictor, View, load, predict
+    from fastgaze.runtime.predictor import Predictor, View, predict
     from fastgaze.runtime.regions import RegionAttention
     from fastgaze.runtime.render import Scale
     from fastgaze.runtime.zoo import BundledModel, models
@@ -70,7 +71,7 @@ _HOME = {
     "Scale": "fastgaze.runtime.render",
     "View": "fastgaze.runtime.predictor",
     "compare": "fastgaze.runtime.compare",
-    "load": "fastgaze.runtime.predictor",
+    "load": "fastgaze.evaluation.checkpoints",
     "models": "fastgaze.runtime.zoo",
     "predict": "fastgaze.runtime.predictor",
 }

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 from PIL import Image
 
 from fastgaze.app.cli import main
+from fastgaze.runtime.predictor import load
 from tests.app.serving import encoded, make_models, picture, serving
-from tests.app.test_page_browser import browser  # noqa: F401  # the fixture
+
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 SPOTS = [(240, 60), (80, 60)]
 """Where two designs have what is looked at."""
@@ -52,8 +56,6 @@ def client(model: Path) -> Iterator[httpx.Client]:
 def test_command_line_and_server_measure_regions_as_the_library_does(
     designs: list[Path], model: Path, client: httpx.Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fastgaze.runtime.predictor import load
-
     boxes = {"right": (160, 0, 320, 120), "left": (0, 0, 160, 120)}
     expected = load(model, threads=1).predict(designs[0]).to_json(regions=boxes, fixations=3)["regions"]
     assert run("predict", designs[0], "--model", model, "--json", "--format", "json", "--fixations", 3,
@@ -160,7 +162,7 @@ def test_compare_over_http_says_what_the_command_line_says(
     assert served["regions"][0]["shares"][0] > 0.3
     assert abs(served["regions"][0]["changes"][1]) < 0.1
     sheet = client.post("/v1/compare", params={"format": "overlay"}, files=files)
-    assert sheet.headers["content-type"] == "image/png"
+    assert sheet.headers["content-type"] == "image/png", sheet.text
     assert Image.open(io.BytesIO(sheet.content)).width > 640
 
 
@@ -168,7 +170,7 @@ def test_what_cannot_be_compared_is_refused(
     designs: list[Path], model: Path, client: httpx.Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("compare", designs[0], "--model", model) == 2
-    assert "1 pictures cannot be compared; give 2 to 8" in capsys.readouterr().err
+    assert "give 2 to 8 pictures to compare, not 1" in capsys.readouterr().err
     good = designs[0].read_bytes()
     for files in ([good], [good] * 9, [good, b"no picture"]):
         answer = client.post("/v1/compare", files=[("file", content) for content in files])
@@ -187,7 +189,7 @@ def report(designs: list[Path], model: Path, tmp_path_factory: pytest.TempPathFa
     return path
 
 
-def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: object) -> None:  # noqa: F811
+def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: "playwright.Browser") -> None:
     page = browser.new_page(viewport={"width": 1000, "height": 800})
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -201,7 +203,7 @@ def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: object) -
     pictures = page.evaluate("[...document.images].map((i) => [i.complete && i.naturalWidth > 0, !!i.alt])")
     assert len(pictures) == 2 * (4 + 4)
     assert all(loaded and described for loaded, described in pictures)
-    cells = [row.inner_text().split("\t") for row in page.query_selector_all("#p1 table:nth-of-type(2) tbody tr")]
+    cells = [row.inner_text().split("\t") for row in page.query_selector_all("#p1 .tables > div:nth-child(2) tbody tr")]
     assert [(row[0], row[3]) for row in cells] == [("right", "1"), ("left", "2")]
     assert "fastgaze 0." in page.inner_text("header")
     assert "bright" in page.inner_text("header")
@@ -213,7 +215,7 @@ def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: object) -
     page.close()
 
 
-def test_a_report_shows_the_maps_themselves(report: Path, browser: object) -> None:  # noqa: F811
+def test_a_report_shows_the_maps_themselves(report: Path, browser: "playwright.Browser") -> None:
     page = browser.new_page(viewport={"width": 1000, "height": 800}, device_scale_factor=1)
     page.goto(report.as_uri())
     figures = page.query_selector_all("#p1 .maps img")

@@ -32,7 +32,7 @@ from tests.training.helpers import bright_squares, tiny_model
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BUNDLED = ROOT / "src" / "fastgaze" / "runtime" / "bundled"
-GUIDES = ("method.md", "train-your-own.md", "prune-your-own.md", "deploy.md")
+GUIDES = ("method.md", "train-your-own.md", "calibrate.md", "prune-your-own.md", "deploy.md")
 ROOMS = "core|data|networks|pruning|training|onnx|evaluation|runtime|app"
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from experiments import keep, lite_check
 from experiments.common import CONFIGS, ROOT
+from experiments.entries import Scaled
+from fastgaze.evaluation.models import CheckpointModel
 from fastgaze.networks import load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import TrainingRecord
 from fastgaze.training.config import read_config
@@ -31,6 +34,15 @@ def test_a_kept_checkpoint_is_half_as_large_and_has_the_same_record(tmp_path: Pa
     assert kept.spec == wide
     sizes = [(tmp_path / name).stat().st_size for name in ("best.safetensors", "kept/m.safetensors")]
     assert sizes[1] < 0.8 * sizes[0]
+
+
+def test_a_checkpoint_is_scored_at_multiples_of_its_own_stride(tmp_path: Path) -> None:
+    save_checkpoint(random_model(LITE), tmp_path / "m.safetensors", RECORD)
+    model = CheckpointModel(tmp_path / "m.safetensors")
+    image = np.random.default_rng(0).integers(0, 256, (80, 112, 3), dtype=np.uint8)
+    expected = np.asarray(Image.fromarray(image).resize((96, 64), Image.Resampling.BILINEAR))
+    found = Scaled(model, pixels=64 * 128).log_density(image, (20, 28), None)
+    np.testing.assert_allclose(found, model.log_density(expected, (20, 28), None))
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.3])

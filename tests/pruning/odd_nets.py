@@ -298,11 +298,54 @@ class Norm2d(nn.LayerNorm):
         )
 
 
+class WrittenNorm(nn.Module):
+    """The same written out, as in ConvNeXt."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = nn.Parameter(torch.rand(width)), nn.Parameter(torch.rand(width)), 1e-6
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(1, keepdim=True)
+        variance = (x - mean).pow(2).mean(1, keepdim=True)
+        return self.weight[:, None, None] * (x - mean) / torch.sqrt(variance + self.eps) + self.bias[:, None, None]
+
+
+class WrittenRMSNorm(nn.Module):
+    """Without the mean and on the last dimension, as in language models."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.variance_epsilon = nn.Parameter(torch.rand(width)), 1e-5
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+
 class ActNorm(nn.BatchNorm2d):
     """BatchNorm with its activation inside, as timm has it."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(super().forward(x))
+
+
+class Standardised(nn.Conv2d):
+    """Weight standardisation over the inputs, with a gain for each output, as in NF-nets."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.gain = nn.Parameter(torch.rand(self.out_channels, 1, 1, 1) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, std = self.weight.mean((1, 2, 3), keepdim=True), self.weight.std((1, 2, 3), keepdim=True)
+        return F.conv2d(x, self.gain * (self.weight - mean) / std, self.bias, 1, 1, 1, self.groups)
+
+
+class SamePadding(nn.Conv2d):
+    """Pads by itself, as networks that came from TensorFlow do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, self.bias)
 
 
 class Video(nn.Module):
@@ -343,6 +386,10 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
         [(3, 9)], 14,
     ),
     "norm over channels": (between(lambda s, x: s.norm(x), norm=lambda: Norm2d(12)), [IMAGE], 12),
+    "norm written out": (between(lambda s, x: s.norm(x), norm=lambda: WrittenNorm(12)), [IMAGE], 12),
+    "root mean square written out": (
+        between(lambda s, x: s.norm(x.movedim(1, -1)).movedim(-1, 1), norm=lambda: WrittenRMSNorm(12)), [IMAGE], 12,
+    ),
     "one group": (between(lambda s, x: s.norm(x), norm=lambda: nn.GroupNorm(1, 12)), [IMAGE], 12),
     "groups": (between(lambda s, x: s.norm(x), norm=lambda: nn.GroupNorm(6, 12)), [IMAGE], 6),
     "norm with activation": (between(lambda s, x: s.norm(x), norm=lambda: ActNorm(12)), [IMAGE], 12),
@@ -369,6 +416,11 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     ),
     "unpacked tensor": (between(lambda s, x: sum(y for y in torch.stack((x, x * 2)))), [IMAGE], 12),
     "new zeros": (between(lambda s, x: torch.maximum(x, x.new_zeros(x.shape))), [IMAGE], 12),
+    "standardised": (between(lambda s, x: s.conv(x), conv=lambda: Standardised(12, 12, 3)), [IMAGE], 24),
+    "standardised in groups": (
+        between(lambda s, x: s.conv(x), conv=lambda: Standardised(12, 12, 3, groups=3)), [IMAGE], 8,
+    ),
+    "same padding": (between(lambda s, x: s.conv(x), conv=lambda: SamePadding(12, 12, 2)), [IMAGE], 24),
     "blurred": (
         between(lambda s, x: F.conv2d(x, s.buffer_k, padding=1, groups=s.channels),
                 buffer_k=lambda: torch.rand(12, 1, 3, 3), channels=12), [IMAGE], 12,

@@ -31,6 +31,17 @@ def test_a_network_of_the_sample_is_pruned(name: str) -> None:
     passes(name)
 
 
+def test_the_page_counts_what_passed_and_gives_a_reason_for_the_rest() -> None:
+    passed = {"ok": True, "share": 0.7, "maps": 9, "prunable": 8, "error": 1e-7, "kept": ["1 maps: view (a.py:3)"]}
+    late = {"ok": False, "reason": "not finished in 120 s of CPU time"}
+    found = {"timm/resnet18": {"ours": passed, "theirs": late}, "timm/vgg11": {"ours": late}}
+    page = pruning_zoo.page(found)
+    assert "| none of the 66 listed has been run | none of the 66 listed has been run |" in page
+    assert "| 1 of 2 passed; 67 of the 69 listed have not been run | 0 of 1 passed; 68 of the 69 listed" in page
+    assert "| resnet18 | 9 | 8 | 70 % | 1e-07 | no: not finished in 120 s of CPU time | 1 maps: view (a.py:3) |" in page
+    assert "| vgg11 | | | no | | - | not finished in 120 s of CPU time |" in page
+
+
 ALL = [f"pytorchcv/{n}" for n in pruning_zoo.PYTORCHCV] + [f"timm/{n}" for n in pruning_zoo.TIMM]
 
 

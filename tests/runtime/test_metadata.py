@@ -157,6 +157,7 @@ def test_what_a_model_is_called_scored_and_timed_is_not_its_identity(bright_file
     "change",
     [
         {"sigma": 3.0},
+        {"temperature": 0.5},
         {"mean": (0.5, 0.5, 0.5)},
         {"std": (0.5, 0.5, 0.5)},
         {"working_size": WorkingSize(pixels=50_000)},
@@ -168,6 +169,14 @@ def test_what_a_model_computes_with_is_its_identity(change: dict[str, object], b
     content = bright_file.read_bytes()
     card = parse_card(content, "m")
     assert identity(with_card(content, replace(card, **change))) != identity(content)  # type: ignore[arg-type]
+
+
+def test_a_card_without_a_temperature_has_that_of_an_uncalibrated_model(bright_file: Path) -> None:
+    card = read_card(bright_file)
+    assert card.temperature == 1
+    assert "temperature" not in card.to_json()
+    calibrated = with_card(bright_file.read_bytes(), replace(card, temperature=0.5))
+    assert parse_card(calibrated, "m").temperature == 0.5
 
 
 def test_another_weight_is_another_model(bright_file: Path) -> None:

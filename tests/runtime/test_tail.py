@@ -41,6 +41,16 @@ def test_the_tail_equals_the_equation(size: tuple[int, int], with_bias: bool) ->
     assert np.abs(found - written_out(saliency, 11.0, GRID if with_bias else None, size)).max() < 2e-5
 
 
+@pytest.mark.parametrize("size", [(48, 64), (1100, 1000)])
+@pytest.mark.parametrize("temperature", [0.4, 3.0])
+def test_the_temperature_is_a_factor_on_the_saliency_but_not_on_the_bias(
+    size: tuple[int, int], temperature: float
+) -> None:
+    saliency = (2 * GENERATOR.standard_normal((15, 20))).astype(np.float32)
+    found = Field(saliency, (240, 320), 11.0, make_bias(GRID), temperature).log_density(size)
+    assert np.abs(found - written_out(temperature * saliency, 11.0, GRID, size)).max() < 2e-5
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (200, 300), (480, 640)])
 def test_a_bias_of_any_size_counts_in_full(shape: tuple[int, int]) -> None:
     grid = GENERATOR.standard_normal(shape)

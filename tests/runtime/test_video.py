@@ -164,6 +164,21 @@ def test_a_bare_stream_without_times_runs_at_its_rate(clip: Path, bright: Predic
     assert len(_decoded(tmp_path / "out.mp4")) == 30
 
 
+def test_an_avi_whose_frames_are_reordered_keeps_them_all_in_order(bright: Predictor, tmp_path: Path) -> None:
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("ffmpeg is not installed")
+    source = _write(tmp_path / "in.mkv", [_spot(40 + 5 * k, 72) for k in range(20)], sound=None)
+    encode = ["-c:v", "libx264", "-bf", "3", "-b_strategy", "0", "-crf", "10", str(tmp_path / "in.avi")]
+    subprocess.run(["ffmpeg", "-v", "error", "-i", str(source), *encode], check=True)
+    seen = list(maps(tmp_path / "in.avi", bright))
+    assert [time for time, _ in seen] == pytest.approx([index / RATE for index in range(20)])
+    peaks = [gaze.peaks(1)[0].x for _, gaze in seen]
+    assert peaks[0] < 60
+    assert peaks[-1] > 115
+    render(tmp_path / "in.avi", tmp_path / "out.mp4", bright)
+    assert len(_decoded(tmp_path / "out.mp4")) == 20
+
+
 def test_map_mode_shows_the_map_alone(clip: Path, bright: Predictor, tmp_path: Path) -> None:
     render(clip, tmp_path / "map.mp4", bright, mode="map", crf=5)
     frame = _decoded(tmp_path / "map.mp4")[10].astype(int)

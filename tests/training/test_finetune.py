@@ -12,11 +12,13 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from fastgaze.core.errors import ArgumentError, DataError
-from fastgaze.core.spec import VGG_BLOCKS, VGGSpec
+from fastgaze.core.spec import LITE_TRUNKS, VGG_BLOCKS, VGGSpec
 from fastgaze.data import formats
 from fastgaze.data.fixations import held_out
+from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.networks import load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import untrained
+from fastgaze.networks.lite import LiteNet, _mobilenet_keys
 from fastgaze.networks.vgg import VGG
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.predictor import load
@@ -174,3 +176,28 @@ def test_a_new_student_starts_from_a_backbone(study: Path, tmp_path: Path, capsy
     assert record.backbone is not None
     assert (record.backbone.file, record.backbone.layers) == ("v.safetensors", "all")
     assert record.details["fit"]["trunk_rate"] == 0.1  # type: ignore[call-overload, index]
+
+
+def test_a_new_litegaze_starts_from_a_mobile_backbone_and_works_at_multiples_of_32(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backbone = tmp_path / "mobilenetv2.safetensors"
+    state = {}
+    for conv, norm, unit in _mobilenet_keys(LiteNet(LITE_TRUNKS["mobilenetv2"])):
+        state |= {f"{conv}.weight": unit.conv.weight.detach()}
+        state |= {f"{norm}.{name}": tensor for name, tensor in unit.norm.state_dict().items() if tensor.dim()}
+    save_file(state, backbone)
+    new = ["--architecture", "litegaze", "--backbone", backbone, "--out", tmp_path / "run"]
+    assert run("train", "--data", study, *new, "--size", "96x64", "--batch", 2, "--steps", 1, "--json") == 0
+    checkpoint = json.loads(capsys.readouterr().out)["checkpoint"]
+    model, record = load_checkpoint(checkpoint)
+    assert (model.spec.architecture, model.stride) == ("litegaze", 32)
+    assert record.backbone is not None
+    assert (record.backbone.file, record.backbone.layers) == ("mobilenetv2.safetensors", "all")
+    assert run("export", checkpoint, "--out", tmp_path / "lite.onnx") == 0
+    predictor = load(tmp_path / "lite.onnx", threads=1)
+    assert predictor.card.working_size.stride == 32
+    assert predictor.look(study / "tall0.png").working == (96, 64)
+    resized = RuntimeModel(predictor, resized=True)
+    with pytest.raises(ArgumentError, match="size 96x80: lite works at multiples of 32"):
+        resized.log_density(np.zeros((80, 96, 3), np.uint8), (80, 96), "model")

@@ -51,7 +51,8 @@ def bench(setup: BenchSetup, against: str | None = None, cold: bool = True) -> D
     The picture and the network's input both have ``setup.size``, so that models with different working sizes compare;
     ``own_size`` holds the figures for the same picture at the model's own working size.
     """
-    _check(setup)
+    if setup.rounds < 3:
+        raise ArgumentError(f"rounds={setup.rounds} is not at least 3")
     picture = sample_picture(setup.size)
     own = load(setup.model, setup.engine, setup.threads)
     forced = at_size(own, setup.size)
@@ -67,17 +68,14 @@ def bench(setup: BenchSetup, against: str | None = None, cold: bool = True) -> D
 
 
 def at_size(predictor: Predictor, size: Size) -> Predictor:
-    """The same model with a working size of ``size`` for pictures of that shape."""
-    return predictor.working_at(replace(predictor.card.working_size, pixels=size[0] * size[1], max_ratio=1e9))
-
-
-def _check(setup: BenchSetup) -> None:
-    if any(side % 16 or side < 32 for side in setup.size):
+    """The same model with a working size of ``size`` for pictures of that shape; one that it cannot have is refused."""
+    policy = predictor.card.working_size
+    if any(side % policy.stride or side < policy.least for side in size):
         raise ArgumentError(
-            f"size {format_size(setup.size)} is not made of multiples of 16 from 32 on, such as 512x384"
+            f"size {format_size(size)} is not made of multiples of {policy.stride} from {policy.least} on, as "
+            f"{predictor.name} needs it, such as 512x384"
         )
-    if setup.rounds < 3:
-        raise ArgumentError(f"rounds={setup.rounds} is not at least 3")
+    return predictor.working_at(replace(policy, pixels=size[0] * size[1], max_ratio=1e9))
 
 
 def sample_picture(size: Size) -> npt.NDArray[np.uint8]:

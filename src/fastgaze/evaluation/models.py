@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, ModelError, require
 from fastgaze.core.sizes import Size, format_size
+from fastgaze.evaluation.checkpoints import load
 from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD
-from fastgaze.runtime.predictor import Predictor, load
+from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.resize import prepare
 
 _MEAN, _SPREAD = np.array(IMAGENET_MEAN, np.float32), np.array(IMAGENET_STD, np.float32)
@@ -22,7 +23,7 @@ _SUFFIXES = (".safetensors", ".onnx", ".vxm")
 def open_model(sources: Sequence[str], resized: bool = False, threads: int | None = None) -> LogDensityModel:
     """A bundled name, an exported .onnx, a checkpoint .safetensors, a peer .vxm, or several of them as an ensemble.
 
-    A folder stands for all models in it.
+    "deepgaze2" is the teacher, as ``fastgaze.load`` finds it. A folder stands for all models in it.
     resized: images come at the size at which the model is to work; otherwise .onnx and .vxm models choose it.
     """
     expanded = [member for source in sources for member in _expand(source)]
@@ -66,10 +67,12 @@ class RuntimeModel:
         """As ``LogDensityModel``; at the predictor's own working size unless images come resized."""
         if not self._resized:
             return self._predictor.predict(image, size=size, center_bias=center_bias).log_density
-        working = (image.shape[0], image.shape[1])
-        if any(side % 16 for side in working):
-            raise ArgumentError(f"size {format_size(working)}: an exported model works at multiples of 16")
-        view = self._predictor.see(prepare(image, working, self._predictor.card))
+        working, card = (image.shape[0], image.shape[1]), self._predictor.card
+        if any(side % card.working_size.stride for side in working):
+            raise ArgumentError(
+                f"size {format_size(working)}: {card.name} works at multiples of {card.working_size.stride}"
+            )
+        view = self._predictor.see(prepare(image, working, card))
         return view.at(size, center_bias).log_density
 
 
@@ -84,6 +87,11 @@ class CheckpointModel:
         if threads:
             self._torch.set_num_threads(threads)
         self._model = model.eval()
+
+    @property
+    def stride(self) -> int:
+        """What both sides of an image should be multiples of; others are padded."""
+        return self._model.stride
 
     def log_density(self, image: NDArray[np.uint8], size: Size, center_bias: CenterBias) -> NDArray[np.floating]:
         """As ``LogDensityModel``; the tail goes from the working size to ``size`` in one step, as in the runtime."""

@@ -8,6 +8,7 @@ import hashlib
 import math
 import re
 import urllib.error
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -72,6 +73,35 @@ def load_backbone(trunk: VGG | DenseNet | LiteNet, source: str | Path, sample: T
         case VGG():
             layers, spreads = _load_vgg(trunk, state, path, sample)
             return BackboneRecord(path.name, digest, layers, spreads)
+
+
+def refill_backbone(trunk: VGG, record: BackboneRecord, source: str | Path | None = None) -> None:
+    """Fill a trunk as ``load_backbone`` did when it gave ``record``, without the sample that it was rescaled on.
+
+    source: the file, by default that of the recorded name in the cache. Other weights than the recorded ones are
+    refused.
+    """
+    name = Path(record.file).stem.split("-")[0]
+    own = cache_dir() / record.file
+    path = find_backbone(source or (own if own.is_file() else name))
+    known = [_KNOWN.get(f"{name}.safetensors"), _TORCHVISION.get(name, "").removesuffix(".pth").partition("-")[2]]
+    if not any(digest and _sha256(path).startswith(digest) for digest in (record.sha256, *known)):
+        raise BackboneError(f"{path} is not the {name} that the network was trained on; give {record.file}")
+    _copy_vgg(trunk, _vgg_layers(read_backbone(path), path)[1], path)
+    _divide(trunk, record.spreads)
+
+
+@torch.no_grad()
+def _divide(trunk: VGG, spreads: Mapping[str, float]) -> None:
+    """Divide each layer's output by its recorded spread: its input has been divided by those before it."""
+    before = 1.0
+    for name, spread in spreads.items():
+        conv = trunk.get_submodule(name)
+        assert isinstance(conv, nn.Conv2d)
+        assert conv.bias is not None
+        conv.weight.div_(spread)
+        before *= spread
+        conv.bias.div_(before)
 
 
 def find_backbone(source: str | Path) -> Path:

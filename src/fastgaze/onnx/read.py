@@ -98,5 +98,9 @@ def _copy(parameter: Tensor, values: NDArray[np.generic], path: Path) -> None:
 
 @torch.no_grad()
 def _restore_tail(model: GazeModel, card: ModelCard) -> None:
+    """Blur and centre bias of the card. Its temperature, a factor on the output, goes into the last convolution."""
     model.tail.log_sigma.fill_(float(np.log(card.sigma)))
     model.tail.center_bias.copy_(torch.from_numpy(card.center_bias))
+    *_, last = (module for module in model.readout.modules() if isinstance(module, nn.Conv2d))
+    for parameter in last.parameters():
+        parameter.mul_(card.temperature)

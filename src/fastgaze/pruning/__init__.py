@@ -1,4 +1,4 @@
-"""Fisher pruning of any convolutional network: torch, and no other room of this package.
+"""Fisher pruning of any convolutional network: torch, and no other room of this package but its errors and files.
 
 graph = ChannelGraph.trace(network, example)
 pruner = Pruner(graph, signal=Fisher(), cost=Flops((480, 640)), objective=BetaStar(), optimizer=optimizer)
@@ -6,8 +6,9 @@ while pruner.total_cost > pruner.part(0.5):       # half the FLOPs
     for batch in some_batches:
         with pruner.observe():                    # probes active; the loss is the mean over images
             loss(network, batch).backward()
-        optimizer.step()
         optimizer.zero_grad()
+    for batch in other_batches:
+        train_step(batch)                         # as usual: BatchNorm's statistics follow in these steps only
     pruner.prune(8)                               # removes 8 maps, slices the optimizer's state, forgets the signals
 recalibrate(network, batches)                     # the statistics of BatchNorm
 """

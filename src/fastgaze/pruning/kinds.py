@@ -5,13 +5,16 @@ The rules in ``modules.py`` decide which maps are tied by each layer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Layer, Position, Slicer, norms_of_rows
+from fastgaze.pruning.layers import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
+from fastgaze.pruning.norms import Replaced
 
 
 class Convolution(Layer):
@@ -58,8 +61,57 @@ class Convolution(Layer):
         """Rows and columns of the weight."""
         width = len(self.inputs) // self.groups
         cut(self.module, "weight", {0: keep_out, 1: keep_in[keep_in < width]})
-        cut(self.module, "bias", {0: keep_out})
+        self._cut_rows(cut, keep_out)
         self.module.out_channels, self.module.in_channels = len(keep_out), len(keep_in)
+
+    def _cut_rows(self, cut: Slicer, keep_out: Tensor) -> None:
+        """The bias, and what a subclass has for each output besides, such as a gain."""
+        for name, parameter in list(self.module.named_parameters(recurse=False)):
+            if name != "weight" and parameter.shape[:1] == (len(self.outputs),):
+                cut(self.module, name, {0: keep_out})
+
+
+class Standardised(Convolution):
+    """A convolution whose weight is computed from all its inputs together, as weight standardisation does.
+
+    A zero at its input is not a removal, so the mask narrows the parameter from which the weight is computed. Signals
+    are taken at the input all the same: they leave out what the removal does to the other inputs' weights.
+    """
+
+    kind = "standardised conv"
+
+    def mask(self, keep: Callable[[], Tensor]) -> list[Handle]:
+        """The layer without its masked inputs."""
+        plain = self.module.forward
+
+        def forward(x: Tensor, *rest: object) -> Tensor:
+            mask = keep()
+            result: Tensor = plain(x, *rest) if bool(mask.all()) else self.without(x, mask, plain)
+            return result
+
+        return [Replaced(self.module, forward)]
+
+    def without(self, x: Tensor, mask: Tensor, forward: Callable[[Tensor], Tensor]) -> Tensor:
+        """``forward`` of the channels for which ``mask`` is True, which are as many in each group."""
+        index, before = mask.nonzero().flatten().to(x.device), self.module.weight
+        try:
+            self.module._parameters["weight"] = before.index_select(1, index[index < before.shape[1]])
+            self.module.in_channels = len(index)
+            return forward(x.index_select(1, index))
+        finally:
+            self.module._parameters["weight"] = before
+            self.module.in_channels = len(mask)
+
+    def needed(self, x: Tensor, result: Tensor) -> bool:
+        """Whether the module differs from a plain convolution in what it does without one input of each group."""
+        width = len(self.inputs) // self.groups
+        if type(self.module).__module__.startswith("torch.nn") or width == 1 or x.is_meta:
+            return False
+        mask = torch.arange(len(self.inputs)) % width != width - 1
+        forward = type(self.module).forward
+        narrow = self.without(x, mask, lambda part: forward(self.module, part))
+        masked: Tensor = forward(self.module, zeroed(x, mask, 1))
+        return not torch.allclose(narrow, masked, rtol=1e-3, atol=1e-5 * float(result.abs().max()))
 
 
 class Depthwise(Convolution):
@@ -73,7 +125,7 @@ class Depthwise(Convolution):
         """Filters."""
         multiplier = len(self.outputs) // self.groups
         cut(self.module, "weight", {0: keep_out})
-        cut(self.module, "bias", {0: keep_out})
+        self._cut_rows(cut, keep_out)
         self.module.out_channels = len(keep_out)
         self.module.in_channels = self.module.groups = len(keep_out) // multiplier
 

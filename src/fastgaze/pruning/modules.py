@@ -19,11 +19,13 @@ from fastgaze.pruning.widths import Width, plain
 _NOTHING = torch.zeros(0, dtype=torch.int64)
 
 
-def module_rule(module: nn.Module) -> Rule | None:
-    """The rule of the first class in the order of inheritance that has one."""
+def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None:
+    """The rule of the first class in the order of inheritance that has one, or of what the module does to ``args``."""
     for cls in type(module).__mro__:
         if cls in RULES:
             return partial(follow, RULES[cls])
+    if len(args) == 1 and isinstance(args[0], Tensor) and norms.handmade(module, args[0]):
+        return partial(follow, layer_norm)
     return None
 
 
@@ -89,7 +91,10 @@ def convolution(call: Call) -> None:
         keep_computed(call, ids)
         return
     tie_groups(call, ids, groups)
-    makes(call, kinds.Transposed if transposed else kinds.Convolution, ids, module.out_channels)
+    kind: type[Layer] = kinds.Transposed if transposed else kinds.Convolution
+    if not transposed and kinds.Standardised(call.path, module, ids, _NOTHING).needed(x, call.result):
+        kind = kinds.Standardised
+    makes(call, kind, ids, module.out_channels)
     tie_groups(call, call.channels(call.result), groups)
     keep_computed(call, ids, call.channels(call.result))
 

@@ -32,6 +32,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 REFERENCE: Size = (480, 640)
 """Picture for which costs are stated, (height, width): as the paper does, and at the working size that it leads to."""
 _MOST_SIGMA = 1e4
+_TEMPERATURES = (0.01, 100.0)
 _LEAST_STD = 1e-6
 _MOST_WORKING_PIXELS = 16_000_000
 # How ONNX names a separate file that holds weights: the first field of an entry, eight bytes long.
@@ -93,6 +94,8 @@ class ModelCard:
     """Standard deviation of the blur, in pixels of the working size."""
     center_bias: npt.NDArray[np.float32]
     """Log density (natural log) on a fixed grid, (48, 64)."""
+    temperature: float = 1.0
+    """Factor on the log density before the centre bias is added; below 1 for a network that is too sure of itself."""
     maps: int = 0
     precision: str = "fp32"
     spec: Mapping[str, Json] = field(default_factory=dict)
@@ -119,8 +122,8 @@ class ModelCard:
     @property
     def numerics(self) -> dict[str, Json]:
         """The part of ``to_json`` that the runtime computes with."""
-        document = self.to_json()
-        return {name: document[name] for name in ("working_size", "normalisation", "sigma", "center_bias")}
+        names = ("working_size", "normalisation", "sigma", "temperature", "center_bias")
+        return {name: value for name, value in self.to_json().items() if name in names}
 
     def to_json(self) -> dict[str, Json]:
         """The document as it stands in the file."""
@@ -133,6 +136,8 @@ class ModelCard:
             "working_size": asdict(self.working_size),
             "normalisation": {"order": "RGB", "range": [0, 1], "mean": list(self.mean), "std": list(self.std)},
             "sigma": self.sigma,
+            # Files without it are older than it, and their identity must not change.
+            **({} if self.temperature == 1 else {"temperature": self.temperature}),
             "center_bias": _pack(self.center_bias),
             "scores": dict(self.scores),
             "data": self.data,
@@ -158,6 +163,7 @@ class ModelCard:
                 mean=_triple(normalisation["mean"]),
                 std=_triple(normalisation["std"]),
                 sigma=float(document["sigma"]),
+                temperature=float(document.get("temperature", 1.0)),
                 center_bias=_unpack(document["center_bias"]),
                 scores=document["scores"],
                 data=str(document["data"]),
@@ -173,6 +179,7 @@ class ModelCard:
         policy = self.working_size
         sound = {
             "sigma": 0 <= self.sigma <= _MOST_SIGMA,
+            "temperature": _TEMPERATURES[0] <= self.temperature <= _TEMPERATURES[1],
             "mean": bool(np.isfinite(self.mean).all()),
             "std": all(_LEAST_STD <= value < math.inf for value in self.std),
             "center_bias": bool(np.isfinite(self.center_bias).all()),

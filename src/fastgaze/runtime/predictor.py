@@ -18,7 +18,7 @@ from fastgaze.core.sizes import Size, format_size
 from fastgaze.runtime import tail, zoo
 from fastgaze.runtime.card import ModelCard, WorkingSize
 from fastgaze.runtime.engines import Engine, PerProcess, available_cores, make_engine
-from fastgaze.runtime.gazemap import GazeMap, checked_size
+from fastgaze.runtime.gazemap import GazeMap, LogDensity, checked_size
 from fastgaze.runtime.many import counted, in_threads
 from fastgaze.runtime.resize import prepare
 
@@ -55,10 +55,14 @@ class View:
 
         center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
         """
-        bias = self.predictor._bias_of(center_bias)
-        density = tail.Field(self.saliency, self.working, self.predictor.card.sigma, bias)
+        density = self._density(center_bias)
         named = "none" if center_bias is None else "model" if isinstance(center_bias, str) else "given"
         return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock)
+
+    def _density(self, center_bias: CenterBias) -> LogDensity:
+        """What ``at`` gives a size to."""
+        bias, card = self.predictor._bias_of(center_bias), self.predictor.card
+        return tail.Field(self.saliency, self.working, card.sigma, bias, card.temperature)
 
 
 class Predictor:

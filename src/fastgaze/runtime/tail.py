@@ -4,7 +4,9 @@ Upsampling by the stride, the Gaussian and the resampling to the output are line
 are one small matrix for the rows and one for the columns. The centre bias C, a smooth grid, is factorised as L R by its
 singular values, with few columns. It is stretched by the same kind of matrices, so it joins the same product:
 
-    logits = [A X | U L] [B | V R^T]^T      A (H, h), X (h, w), B (W, w), U (H, 48), V (W, 64)
+    logits = [A TX | U L] [B | V R^T]^T      A (H, h), X (h, w), B (W, w), U (H, 48), V (W, 64)
+
+The temperature T, a number, says how sure the network is; the centre bias stays as it is.
 
 For a large map no pass over the pixels is spent on it; for a small one, whose pixels stay in the core's cache, C is
 stretched once for each size, kept and added. The maximum is never searched: the rows of A and B are weights that sum to
@@ -95,19 +97,21 @@ class Field:
 
     saliency: the network's output (h, w) for an image of ``working`` size (height, width).
     sigma: standard deviation of the blur, in pixels of the working size.
+    temperature: factor on the saliency, and so on the log density before the bias is added.
     """
 
     saliency: Array
     working: Size
     sigma: float
     bias: Bias
+    temperature: float = 1.0
 
     def log_density(self, size: Size) -> Array:
         """Log density float32 of ``size`` (height, width), natural log, logsumexp 0."""
         cells = (self.saliency.shape[0], self.saliency.shape[1])
         key = (cells, self.working, self.sigma, self.bias, size)
         plan = _PLANS.get(key, lambda: _plan(cells, self.working, self.sigma, self.bias, size))
-        rows = plan.left @ (self.saliency - self.saliency.max())
+        rows = plan.left @ (np.float32(self.temperature) * (self.saliency - self.saliency.max()))
         if plan.more is not None:
             rows = np.hstack([rows, plan.more])
         return _log_softmax_of_product(rows, plan.right, plan.added)

@@ -15,6 +15,7 @@ from fastgaze.app.cli import (
     audit,
     batch,
     bench,
+    calibrate,
     common,
     compare,
     crop,
@@ -53,7 +54,7 @@ _add("Pictures", predict.predict, crop.crop, compare.compare, report.report, dem
 _add("Server, video, many pictures", serve.serve, site.site, video.video, video.reframe, roi.roi, batch.batch)
 _add("Models, data, scores", models.models, models.info, bench.bench, evaluate.evaluate, evaluate.submit, audit.audit)
 app.add_typer(data.app, name="data", rich_help_panel="Models, data, scores")
-_add("Your own models", train.train, export.export)
+_add("Your own models", train.train, calibrate.calibrate, export.export)
 app.add_typer(workshop.app, name="workshop", rich_help_panel="Your own models")
 
 

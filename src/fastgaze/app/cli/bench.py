@@ -18,7 +18,10 @@ def bench(
     ] = None,
     size: Annotated[
         str,
-        typer.Option(metavar="WIDTHxHEIGHT", help="Size of the picture and of the network's input, multiples of 16."),
+        typer.Option(
+            metavar="WIDTHxHEIGHT",
+            help="Size of the picture and of the network's input, multiples of the model's stride.",
+        ),
     ] = "512x384",
     threads: common.Threads = 1,
     engine: common.Engine = "onnxruntime",

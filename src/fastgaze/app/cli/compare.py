@@ -8,6 +8,7 @@ import typer
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
+from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
     from fastgaze.runtime.compare import Comparison
@@ -27,7 +28,7 @@ def compare(
         ),
     ] = None,
     region: pictures.Regions = None,
-    fixations: pictures.Fixations = 5,
+    fixations: pictures.Fixations = FIXATIONS,
     style: pictures.Style = "heat",
     model: common.Model = None,
     threads: common.Threads = 1,
@@ -45,7 +46,7 @@ def compare(
     from fastgaze.runtime.regions import boxes_in, parse_regions
 
     if not 2 <= len(images) <= MOST_PICTURES:
-        raise ArgumentError(f"{len(images)} pictures cannot be compared; give 2 to {MOST_PICTURES}")
+        raise ArgumentError(f"give 2 to {MOST_PICTURES} pictures to compare, not {len(images)}")
     regions, bias = parse_regions(region or []), pictures.read_bias(center_bias)
     gazes = [predictor.predict(image, center_bias=bias) for image in images]
     boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]

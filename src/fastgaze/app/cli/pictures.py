@@ -15,6 +15,7 @@ import typer
 from fastgaze.app.cli.common import STANDARD_STREAM, limit_blas, progress
 from fastgaze.core.errors import ArgumentError, FastGazeError
 from fastgaze.core.jsonable import Json
+from fastgaze.runtime.regions import MOST_FIXATIONS
 
 if TYPE_CHECKING:
     from fastgaze.core.center_bias import CenterBias
@@ -51,7 +52,8 @@ Regions = Annotated[
     ),
 ]
 Fixations = Annotated[
-    int, typer.Option(min=1, max=1000, help="Fixations within which the chance that a region is seen is given.")
+    int,
+    typer.Option(min=1, max=MOST_FIXATIONS, help="Fixations within which the chance that a region is seen is given."),
 ]
 
 

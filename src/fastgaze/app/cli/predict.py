@@ -14,6 +14,7 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
 from fastgaze.core.jsonable import Json
 from fastgaze.core.sizes import Size, parse_size, shrunk
+from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +87,7 @@ def predict(
     ] = None,
     legend: Annotated[bool, typer.Option("--legend", help="Add a strip to the overlay that explains it.")] = False,
     region: pictures.Regions = None,
-    fixations: pictures.Fixations = 5,
+    fixations: pictures.Fixations = FIXATIONS,
     json: common.Json = False,
 ) -> None:
     """Predict where people look in pictures, as overlays, log densities or summaries.

@@ -9,13 +9,14 @@ from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
 from fastgaze.core.jsonable import Json
+from fastgaze.runtime.regions import FIXATIONS
 
 
 def report(
     images: pictures.Images,
     out: common.OutFile,
     region: pictures.Regions = None,
-    fixations: pictures.Fixations = 5,
+    fixations: pictures.Fixations = FIXATIONS,
     ratio: Annotated[
         list[str] | None, common.shapes("WIDTH:HEIGHT", "Crops to show; 16:9, 1:1, 4:5 and 9:16 by default.")
     ] = None,

@@ -274,7 +274,7 @@ def _schemas() -> Document:
     region = _object(
         {
             "name": text,
-            "box": _list(whole, 4) | {"description": "[left, top, right, bottom] in pixels of the picture"},
+            "box": _object({"left": whole, "top": whole, "width": side, "height": side}),
             "share": share | {"description": "share of all fixations expected inside"},
             "lift": {"type": "number", "minimum": 0, "description": "share, divided by the share of the area"},
             "rank": {"type": "integer", "minimum": 1, "description": "1 for the largest share"},

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Counter-clockwise degrees that the display matrix asks for, and the filters that do it.
 _UPRIGHT = {90: ("transpose=cclock",), -90: ("transpose=clock",), 180: ("hflip", "vflip"), -180: ("hflip", "vflip")}
 
+# AVI tells when a frame is decoded; B-frames are shown in another order.
+_ORDER_ONLY = ("avi",)
 _USUAL_RATE = 25.0
 _RATES = (1e-3, 1e6)
 
@@ -60,6 +62,7 @@ class Reader:
         self._graph: Graph | None = None
         self._turn = 0
         self._last: int | None = None
+        self._timed_by_order = self._container.format.name in _ORDER_ONLY
 
     @property
     def rate(self) -> float:
@@ -116,8 +119,8 @@ class Reader:
         return packet, [self._timed(self._upright(frame)) for frame in decoded]
 
     def _timed(self, frame: "VideoFrame") -> "VideoFrame":
-        """Bare streams carry no times: then frames follow each other at the file's rate."""
-        if frame.pts is None:
+        """Bare streams and AVI do not say when a frame is shown: then frames follow each other at the file's rate."""
+        if frame.pts is None or self._timed_by_order:
             base = frame.time_base = self.stream.time_base
             assert base is not None
             frame.pts = 0 if self._last is None else self._last + max(round(1 / self.rate / base), 1)
