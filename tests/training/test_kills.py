@@ -49,6 +49,8 @@ marks = [0.09, 0.07, 0.05]
 steps = 2
 maps = 1
 precision = "fp32"
+[sweep]
+removed = [0.3, 0.6]
 [tune]
 fit = { steps = 30, validate_every = 3, precision = "fp32" }
 """
