@@ -1,6 +1,6 @@
 """The demo of docs/design.md: one landing page in two designs, and what the call to action draws in each.
 
-    python -m experiments.design_demo          # writes docs/images/design-*.png and prints the table
+    python -m experiments.design_demo          # writes docs/images/design-*.png and the table in docs/design.md
 
 The pictures are drawn here, with Pillow's own font; no photograph and no trade mark is in them.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from experiments.readme import filled
 from fastgaze.core.encoding import encode_png
 from fastgaze.core.files import write_whole
 from fastgaze.runtime.compare import Comparison, compare
@@ -93,16 +94,20 @@ def make(out: Path, model: str | None = None) -> Comparison:
     return comparison
 
 
-def main() -> None:
-    """Write the pictures of the documentation and print the table in it."""
-    comparison = make(IMAGES)
-    print(f"model {comparison.gazes[0].model}, centre bias of the model")
-    print("| region | " + " | ".join(comparison.names) + " | change |")
-    print("|---|---|---|---|")
+def table(comparison: Comparison) -> str:
+    """What the regions draw in both designs, for the documentation."""
+    lines = ["| region | design A | design B | change |", "|---|---|---|---|"]
     for change in comparison.changes():
-        shares = " | ".join("-" if found is None else f"{found.share:.1%}" for found in change.found)
-        moved = change.changes[-1]
-        print(f"| {change.name} | {shares} | {'-' if moved is None else f'{100 * moved:+.1f} points'} |")
+        first, second = (found.share for found in change.found if found is not None)
+        lines.append(f"| {change.name} | {first:.1%} | {second:.1%} | {100 * (second - first):+.1f} points |")
+    made = f"Made by `python -m experiments.design_demo` with the model `{comparison.gazes[0].model}`"
+    return "\n".join([*lines, "", f"{made} and its own centre bias; the script draws both pages."])
+
+
+def main() -> None:
+    """Write the pictures and the table of the documentation."""
+    guide = IMAGES.parent / "design.md"
+    write_whole(guide, filled(guide.read_text(), "table", table(make(IMAGES))).encode())
 
 
 if __name__ == "__main__":

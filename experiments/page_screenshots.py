@@ -6,10 +6,12 @@ Needs a running `fastgaze serve`, Playwright's Python and a Chromium.
 """
 
 import argparse
+import io
 import time
 from pathlib import Path
 from typing import Any
 
+from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from experiments import common
@@ -18,7 +20,7 @@ from experiments.common import DOCS, EXAMPLES
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 SWITCHES += ["--disable-component-update", "--disable-sync"]
 DEVICES: dict[str, dict[str, Any]] = {
-    "desk": {"viewport": {"width": 1280, "height": 860}},
+    "desk": {"viewport": {"width": 1280, "height": 800}},
     "phone": {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True},
 }
 
@@ -63,7 +65,47 @@ def shoot(browser: Browser, device: str, scheme: Any, arguments: argparse.Namesp
     page.locator("label.chip", has_text="4:5").click()
     page.wait_for_selector(".candidate canvas")
     save("crop")
+    if device == "desk":
+        compare(page)
+        save("compare")
     context.close()
+
+
+def compare(page: Page) -> None:
+    """Two designs beside each other, with a region that was drawn in the first."""
+    first, second = ({"name": name, "mimeType": "image/png", "buffer": design(name)} for name in ("A.png", "B.png"))
+    page.reload()
+    page.set_input_files("#file", [first, second])
+    page.wait_for_selector("body[data-state=result]", timeout=60_000)
+    page.locator("label.chip", has_text="None").click()
+    frame = page.locator("#frame").bounding_box()
+    assert frame is not None
+    page.mouse.move(frame["x"] + 0.55 * frame["width"], frame["y"] + 0.58 * frame["height"])
+    page.mouse.down()
+    page.mouse.move(frame["x"] + 0.85 * frame["width"], frame["y"] + 0.74 * frame["height"], steps=5)
+    page.mouse.up()
+    page.keyboard.type("order button")
+    page.keyboard.press("Enter")
+    page.select_option("#compare", label="B.png")
+    page.wait_for_selector("#comparison:not([hidden])")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def design(name: str) -> bytes:
+    """A simple advertisement; in A its button is large and orange, in B small and grey."""
+    sheet = Image.new("RGB", (1200, 750), (250, 247, 242))
+    sheet.paste(Image.open(EXAMPLES / "coffee.jpg").resize((600, 750), box=(60, 0, 380, 400)), (0, 0))
+    pen = ImageDraw.Draw(sheet)
+    pen.text((660, 190), "Fresh every day", (40, 30, 25), ImageFont.load_default(64))
+    pen.text((660, 290), "Roasted in the morning, in your cup at noon.", (90, 80, 75), ImageFont.load_default(24))
+    large = (680, 450, 1000, 540), (232, 98, 20), 44
+    box, color, size = large if name == "A.png" else ((680, 470, 830, 515), (188, 184, 180), 20)
+    pen.rounded_rectangle(box, 16, color)
+    middle = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    pen.text(middle, "Order now", (255, 255, 255), ImageFont.load_default(size), anchor="mm")
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 class Slowed:

@@ -274,7 +274,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> None:
     """Run every row that is missing, and print the table."""
     options = common.parse(make_parser(), arguments)
-    shares = SHARES
+    shares: tuple[float, ...] = SHARES
     if options.tiny:
         options.seeds, options.tune, options.between, shares = 1, 2, 1, SHARES[:1]
     data = Screens(options.data / "ueyes", options.work / f"images-{SIDE}.npy")

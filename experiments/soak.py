@@ -126,7 +126,8 @@ def kill_workers(port: int, pid: int, seconds: float, kills: int) -> list[float]
     """
     body, recoveries = photograph(320, 240, 7), []
     connection = HTTPConnection(HOST, port, timeout=10)
-    answer(connection, body)
+    while answer(connection, body) != 200:
+        time.sleep(0.1)
     for turn in range(kills):
         time.sleep(seconds / (kills + 1))
         workers = [worker for nursery in tree(pid)[1:2] for worker in tree(nursery)[1:]]

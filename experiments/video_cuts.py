@@ -15,6 +15,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from time import process_time
@@ -47,6 +48,7 @@ CAMERAS: dict[str, Camera] = {
     "shake": lambda t: (0.15 * np.sin(31 * t), 0.15 * np.sin(23 * t + 1), 0.7),
 }
 FLASHES = ("none", "white", "black", "bright", "strobe")
+KINDS = [(camera, flash) for flash in FLASHES for camera in CAMERAS]
 
 
 def write_clip(frames: Iterable[Pixels], path: Path) -> Path:
@@ -150,22 +152,19 @@ def on_cuts(options: argparse.Namespace, photos: list[Path], folder: Path) -> di
     return {name: judge(method(clip), true) for name, method in METHODS.items()}
 
 
-def on_camera_work(options: argparse.Namespace, photos: list[Path], folder: Path) -> list[dict[str, object]]:
-    """False cuts of every method, clip by clip."""
-    generator, rows = np.random.default_rng(options.seed), []
-    kinds = [(camera, flash) for flash in FLASHES for camera in CAMERAS]
-    for index in range(round(60 * options.minutes / SECONDS)):
-        camera, flash = kinds[index % len(kinds)]
-        with Image.open(photos[50 + index]) as photo:
-            moved = under_camera(photo.convert("RGB"), CAMERAS[camera], SECONDS * RATE)
-            clip = write_clip(flashed(moved, flash, generator), folder / "calm.mp4")
+def on_camera_work(number: int, photo: Path, seed: int) -> dict[str, object]:
+    """False cuts of every method in one clip; its number says which camera and which flashes."""
+    camera, flash = KINDS[number % len(KINDS)]
+    with tempfile.TemporaryDirectory() as folder, Image.open(photo) as picture:
+        moved = under_camera(picture.convert("RGB"), CAMERAS[camera], SECONDS * RATE)
+        lit = flashed(moved, flash, np.random.default_rng((seed, number)))
+        clip = write_clip(lit, Path(folder) / "calm.mp4")
         row: dict[str, object] = {"camera": camera, "flash": flash}
         start = process_time()
         row |= {name: len(method(clip)) for name, method in METHODS.items()}
         row["ms_per_frame"] = round(1e3 * (process_time() - start) / (SECONDS * RATE), 3)
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-    return rows
+    print(json.dumps(row), flush=True)
+    return row
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -173,6 +172,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_cuts.json")
     parser.add_argument("--minutes", type=float, default=10, help="of camera work without a cut")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="processes; the results do not depend on it")
     return parser
 
 
@@ -184,7 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as name:
         found = on_cuts(options, photos, Path(name))
         print(json.dumps(found), flush=True)
-        rows = on_camera_work(options, photos, Path(name))
+    count = round(60 * options.minutes / SECONDS)
+    with ProcessPoolExecutor(options.workers) as pool:
+        rows = list(pool.map(on_camera_work, range(count), photos[50 : 50 + count], [options.seed] * count))
     false = {name: sum(int(str(row[name])) for row in rows) for name in METHODS}
     print(json.dumps(false))
     common.write_record(options.out, {**record, "cuts": found, "camera_work": {"false_cuts": false, "clips": rows}})

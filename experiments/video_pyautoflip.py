@@ -72,7 +72,7 @@ def prepare() -> Any:
     module = util.module_from_spec(spec)
     sys.modules["pyautoflip.detection.face_detector"] = module
     spec.loader.exec_module(module)
-    processor = importlib.import_module("pyautoflip.core.processor")
+    processor: Any = importlib.import_module("pyautoflip.core.processor")
     processor.VideoWriter = Windows
     processor.VideoReader.extract_audio = lambda _: None
     processor.concurrent.futures.ThreadPoolExecutor = InOrder

@@ -4,11 +4,12 @@
 
 On the sequences with recorded gaze of 32 viewers: the share of fixations that lie in the window, counted at every frame
 for every viewer whose eyes rest, at 9:16 and 1:1. Compared are a window in the middle, pyautoflip (the windows that
-`experiments.video_pyautoflip` has noted, by its detection and its saliency method), and the optimum, the window that
-keeps most of each frame's own fixations. Movement between cuts: speed in widths of the frame per second and jerk in
-widths per second cubed, means of absolute values over time, ten times per second, so that the rounding to pixels does
-not count. Settings of the camera were chosen on the half `choosing`. The numbers go to results/video_reframe.json, and
-a sheet of frames with their windows to the PNG that --sheet names.
+`experiments.video_pyautoflip` has noted, by its detection and its saliency method: cut to the ratio, and as it shows
+them, often wider, with blurred bars above and below), and the optimum, the window that keeps most of each frame's own
+fixations. Movement between cuts: speed in widths of the frame per second and jerk in widths per second cubed, means of
+absolute values over time, four times per second, so that the rounding to pixels hardly counts. Settings of the camera
+were chosen on the half `choosing`. The numbers go to results/video_reframe.json, and a sheet of frames with their
+windows to the PNG that --sheet names.
 """
 
 import argparse
@@ -29,11 +30,12 @@ from experiments.video_sequences import halves, read_sequences
 from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import window_size
 from fastgaze.runtime.predictor import Predictor, load
-from fastgaze.runtime.video import Reader, plan
+from fastgaze.runtime.video import Reader
+from fastgaze.runtime.video.reframe import plan_all
 
 RATIOS = {"9:16": 9 / 16, "1:1": 1.0}
 PEER_METHODS = ("detection", "saliency")
-PER_SECOND = 10
+PER_SECOND = 4
 COLOURS = {"ours": (90, 255, 90), "pyautoflip": (255, 80, 80)}
 Windows = npt.NDArray[np.float64]
 """(left, top, right, bottom) of every frame in pixels, (n, 4)."""
@@ -81,39 +83,54 @@ def optimal(gaze: Gaze, window: Size) -> Windows:
 
 
 def peer_windows(gaze: Gaze, ratio: str, folder: Path) -> Windows | None:
-    """What pyautoflip did, None if it has not been run."""
+    """What pyautoflip did, None if it has not been run. A wider window than the ratio's is shown with bars above."""
     path = folder / f"{gaze.name}-{ratio.replace(':', 'x')}.json"
     if not path.is_file():
         return None
-    relative = np.array(json.loads(path.read_text())["windows"])
-    left, top, width, height = relative.T
+    left, top, width, height = np.array(json.loads(path.read_text())["windows"]).T
     scale = np.array([gaze.size[1], gaze.size[0], gaze.size[1], gaze.size[0]])
     return np.column_stack([left, top, left + width, top + height]) * scale
 
 
-def ours(gaze: Gaze, ratio: str, predictor: Predictor) -> tuple[Windows, list[int], float]:
-    """Windows, the frames at which shots begin, and CPU milliseconds per frame."""
-    start = process_time()
-    found = plan(gaze.path, ratio, predictor, threads=1)
-    milliseconds = 1e3 * (process_time() - start) / found.frames
-    corners = np.array(list(found.corners()), np.float64)
-    height, width = found.window
-    windows = np.column_stack([corners, corners + np.array([width, height])])
-    return windows, np.cumsum([0, *(len(shot.times) for shot in found.shots)])[:-1].tolist(), milliseconds
+def without_bars(gaze: Gaze, windows: Windows, window: Size) -> Windows:
+    """Windows of the size ``window`` with the same middles, moved into the frame."""
+    corners = (windows[:, :2] + windows[:, 2:]) / 2 - np.array([window[1], window[0]]) / 2
+    corners = corners.clip(0, [gaze.size[1] - window[1], gaze.size[0] - window[0]])
+    return np.column_stack([corners, corners + np.array([window[1], window[0]])])
 
 
-def measure(gaze: Gaze, ratio: str, predictor: Predictor, peer: Path) -> tuple[dict[str, Any], dict[str, Windows]]:
+def ours(gaze: Gaze, predictor: Predictor, folder: Path) -> dict[str, Any]:
+    """For every ratio the windows; the frames at which shots begin, and CPU milliseconds per frame. Kept in a file."""
+    path = folder / f"{gaze.name}-{predictor.name}.json"
+    if not path.exists():
+        start = process_time()
+        plans = plan_all(gaze.path, list(RATIOS), predictor, threads=1)
+        found = {
+            "milliseconds": round(1e3 * (process_time() - start) / plans[0].frames, 2),
+            "starts": np.cumsum([0, *(len(shot.times) for shot in plans[0].shots)])[:-1].tolist(),
+            "corners": {ratio: list(one.corners()) for ratio, one in zip(RATIOS, plans, strict=True)},
+            "windows": {ratio: one.window for ratio, one in zip(RATIOS, plans, strict=True)},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found))
+    kept_plan: dict[str, Any] = json.loads(path.read_text())
+    return kept_plan
+
+
+def measure(gaze: Gaze, ratio: str, planned: dict[str, Any], peer: Path) -> tuple[dict[str, Any], dict[str, Windows]]:
     """One sequence at one ratio: shares kept and movement of every method."""
-    found, cuts, milliseconds = ours(gaze, ratio, predictor)
+    corners = np.array(planned["corners"][ratio], np.float64)
+    height, width = planned["windows"][ratio]
     window = window_size(gaze.size, RATIOS[ratio], 1.0)
-    windows = {"ours": found, "center": central(gaze, window), "optimum": optimal(gaze, window)}
+    windows = {"ours": np.column_stack([corners, corners + np.array([width, height])])}
+    windows |= {"center": central(gaze, window), "optimum": optimal(gaze, window)}
     for method in PEER_METHODS:
         if (other := peer_windows(gaze, ratio, peer / method)) is not None:
-            windows[f"pyautoflip {method}"] = other
-    row: dict[str, Any] = {"sequence": gaze.name, "ratio": ratio, "cuts": len(cuts) - 1}
-    row["ms_per_frame"] = round(milliseconds, 2)
+            windows[f"pyautoflip {method}"] = without_bars(gaze, other, window)
+            windows[f"pyautoflip {method}, with bars"] = other
+    row: dict[str, Any] = {"sequence": gaze.name, "ratio": ratio, "cuts": len(planned["starts"]) - 1}
     for name, own in windows.items():
-        speed, jerk = movement(gaze, own, cuts)
+        speed, jerk = movement(gaze, own, planned["starts"])
         row[name] = {"kept": round(kept(gaze, own), 4), "speed": round(speed, 4), "jerk": round(jerk, 3)}
     return row, windows
 
@@ -167,6 +184,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_reframe.json")
     parser.add_argument("--model", help="a bundled model or an .onnx file; the default model without it")
     parser.add_argument("--peer", type=Path, default=RUNS / "pyautoflip", help="folder of pyautoflip's windows")
+    parser.add_argument("--keep", type=Path, default=RUNS / "video_reframe", help="folder for our windows")
     parser.add_argument("--sheet", type=Path, default=RUNS / "reframe.png")
     return parser
 
@@ -177,10 +195,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     predictor = load(options.model, threads=1)
     record = common.about(options, model=predictor.name, engine="onnxruntime", threads=1)
     halved = dict(zip(("choosing", "reporting"), halves(read_sequences(options.data / "video")), strict=True))
-    rows, pictures = [], []
+    rows, pictures, times = [], [], []
     for gaze in (gaze for half in halved.values() for gaze in half):
+        planned = ours(gaze, predictor, options.keep)
+        times.append(planned["milliseconds"])
         for ratio in RATIOS:
-            row, windows = measure(gaze, ratio, predictor, options.peer)
+            row, windows = measure(gaze, ratio, planned, options.peer)
             rows.append(row)
             print(json.dumps(row), flush=True)
             if ratio == "9:16":
@@ -190,7 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(json.dumps(table, indent=1))
     options.sheet.parent.mkdir(parents=True, exist_ok=True)
     stacked(pictures).save(options.sheet)
-    common.write_record(options.out, {**record, "means": table, "sequences": rows})
+    speed = {"cpu_ms_per_frame_for_both_ratios": round(float(np.mean(times)), 2)}
+    common.write_record(options.out, {**record, **speed, "means": table, "sequences": rows})
 
 
 if __name__ == "__main__":

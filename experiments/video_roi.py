@@ -1,11 +1,11 @@
 """What do regions for FFmpeg cost at 60 seconds, and is --neutral neutral?
 
-    python -m experiments.video_roi [--rounds 3]
+    python -m experiments.video_roi [--rounds 2]
 
-Cost: a clip of 60 s is made of the sequences with recorded gaze (832x480, 25 frames per second, a shot of four seconds
+Cost: a clip of 60 s is made of the sequences with recorded gaze (416x240, 25 frames per second, a shot of four seconds
 after the other) and encoded by ffmpeg with libx264, plain and with the filter graph of `fastgaze roi --format ffmpeg
 --block 16`, in turn, one thread; the ratio of CPU times counts, the median over rounds. Neutral: three clips of ten
-seconds, each encoded plain and with `--neutral` at three qualities; the ratio of sizes counts, and the gain of PSNR
+seconds, each encoded plain and with `--neutral` at two qualities; the ratio of sizes counts, and the gain of PSNR
 weighted by the model's density and by where people looked. The numbers go to results/video_roi.json.
 """
 
@@ -35,8 +35,8 @@ from fastgaze.runtime.video.roi import Roi, watch_blocks
 
 SHOT = 4
 SECONDS = 60
-SIZE = (480, 832)
-CLIPS = ("BQMall", "Keiba", "PartyScene")
+SIZE = (240, 416)
+CLIPS = ("BlowingBubbles", "Keiba", "RaceHorsesD")
 WATCH = Watch(smooth=0.2)
 ROI = Roi(block=16)
 NEUTRAL = Roi(block=16, neutral=True)
@@ -135,8 +135,8 @@ def neutrality(gaze: Gaze, predictor: Predictor, crfs: Sequence[float], folder: 
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_roi.json", rounds=3)
-    parser.add_argument("--crf", type=float, nargs="+", default=[24, 28, 32])
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_roi.json", rounds=2)
+    parser.add_argument("--crf", type=float, nargs="+", default=[24, 30])
     return parser
 
 
@@ -151,9 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         script = write_script(minute, predictor, ROI, folder / "roi.ffmpeg")
         costs = cost(minute, script, options.rounds, folder, 27)
         print(json.dumps(costs), flush=True)
-        found = [gaze for gaze in read_sequences(options.data / "video") if gaze.name in CLIPS]
-        rows = [row for gaze in found for row in neutrality(gaze, predictor, options.crf, folder)]
-    common.write_record(options.out, {**record, "at_60_seconds": costs, "neutral": rows})
+        rows: list[dict[str, Any]] = []
+        for gaze in read_sequences(options.data / "video"):
+            if gaze.name in CLIPS:
+                rows += neutrality(gaze, predictor, options.crf, folder)
+                common.write_record(options.out, {**record, "at_60_seconds": costs, "neutral": rows})
 
 
 if __name__ == "__main__":

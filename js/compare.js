@@ -43,5 +43,12 @@ export function complaints(found, expected, grid) {
       near(`${ratio}, window ${j + 1}, focal y`, other.focal_point[1], window.focal_point[1], cell);
     });
   });
+  expected.regions?.forEach((region, i) => {
+    for (const side in region.box) near(`region ${region.name}, ${side}`, found.regions[i].box[side], region.box[side], 0);
+    near(`region ${region.name}, share`, found.regions[i].share, region.share, TOLERANCE);
+    near(`region ${region.name}, lift`, found.regions[i].lift, region.lift, 10 * TOLERANCE);
+    near(`region ${region.name}, rank`, found.regions[i].rank, region.rank, 0);
+    near(`region ${region.name}, seen`, found.regions[i].seen, region.seen, 5 * TOLERANCE);
+  });
   return wrong;
 }

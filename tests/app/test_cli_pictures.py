@@ -14,6 +14,7 @@ from PIL import Image
 
 from experiments import hostile_files
 from fastgaze.app.cli import main, pictures
+from fastgaze.runtime.gazemap import GazeMap
 
 EXAMPLES = Path(__file__).parents[2] / "src" / "fastgaze" / "app" / "server" / "examples"
 
@@ -248,6 +249,21 @@ def test_sizes_are_cut_exactly_with_a_srcset_and_a_position_for_css(
     assert result["crops"][0]["windows"][0]["object_position"].startswith("50.00% ")
 
 
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+def test_the_windows_of_a_shape_are_found_once(
+    photos: Path, bright_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: list[str]
+) -> None:
+    searches: list[str] = []
+    crop = GazeMap.crop
+    monkeypatch.setattr(
+        GazeMap, "crop", lambda self, ratio, *rest: (searches.append(ratio), crop(self, ratio, *rest))[1]
+    )
+    arguments = ["crop", photos / "a.jpg", "--model", bright_file, "--out", tmp_path, *extra]
+    assert run(*arguments, "--ratio", "16:9", "--size", "20x20") == 0
+    assert searches == ["16:9", "20:20"]
+    assert Image.open(tmp_path / "a.20x20.jpg").size == (20, 20)
+
+
 def test_a_focus_decides_where_the_window_is(
     photos: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,6 +290,36 @@ def test_models_and_demo_say_what_is_there(
         assert f'src="{photo.stem}.gaze.jpg"' in page
         assert (tmp_path / "demo" / f"{photo.stem}.gaze.jpg").is_file()
     assert run("demo", "--out", tmp_path / "demo", "--model", bright_file, "--images", tmp_path) == 2
+
+
+def test_the_demo_table_fits_80_columns(
+    bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "a photograph whose name is much longer than what is left of a line beside the numbers"
+    Image.new("RGB", (4000, 3000), "white").save(tmp_path / f"{name}.jpg")
+    assert run("demo", "--out", tmp_path / "demo", "--model", bright_file, "--images", tmp_path) == 0
+    head, row, *_ = capsys.readouterr().out.splitlines()
+    assert max(len(head), len(row)) <= 80
+    assert "16:9 keeps" in head
+    assert row.startswith(" a photo")
+    assert row.rstrip().endswith("%")
+
+
+def test_heic_in_a_folder_is_read_or_named(
+    bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    folder = tmp_path / "camera"
+    folder.mkdir()
+    Image.new("RGB", (64, 48), "white").save(folder / "phone.heic")
+    arguments = ["predict", folder, "--model", bright_file]
+    assert run(*arguments) == 0
+    assert "phone.heic" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.delitem(Image.OPEN, "HEIF")
+    assert run(*arguments) == 1
+    assert "phone.heic: a HEIC picture" in capsys.readouterr().err
 
 
 def test_demo_links_to_photographs_of_any_name(

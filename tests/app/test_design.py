@@ -162,7 +162,7 @@ def test_compare_over_http_says_what_the_command_line_says(
     assert served["regions"][0]["shares"][0] > 0.3
     assert abs(served["regions"][0]["changes"][1]) < 0.1
     sheet = client.post("/v1/compare", params={"format": "overlay"}, files=files)
-    assert sheet.headers["content-type"] == "image/png"
+    assert sheet.headers["content-type"] == "image/png", sheet.text
     assert Image.open(io.BytesIO(sheet.content)).width > 640
 
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_compared_is_refused(
     designs: list[Path], model: Path, client: httpx.Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("compare", designs[0], "--model", model) == 2
-    assert "1 pictures cannot be compared; give 2 to 8" in capsys.readouterr().err
+    assert "give 2 to 8 pictures to compare, not 1" in capsys.readouterr().err
     good = designs[0].read_bytes()
     for files in ([good], [good] * 9, [good, b"no picture"]):
         answer = client.post("/v1/compare", files=[("file", content) for content in files])
@@ -203,7 +203,7 @@ def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: "playwrig
     pictures = page.evaluate("[...document.images].map((i) => [i.complete && i.naturalWidth > 0, !!i.alt])")
     assert len(pictures) == 2 * (4 + 4)
     assert all(loaded and described for loaded, described in pictures)
-    cells = [row.inner_text().split("\t") for row in page.query_selector_all("#p1 table:nth-of-type(2) tbody tr")]
+    cells = [row.inner_text().split("\t") for row in page.query_selector_all("#p1 .tables > div:nth-child(2) tbody tr")]
     assert [(row[0], row[3]) for row in cells] == [("right", "1"), ("left", "2")]
     assert "fastgaze 0." in page.inner_text("header")
     assert "bright" in page.inner_text("header")

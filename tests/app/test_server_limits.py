@@ -120,7 +120,7 @@ def test_a_picture_of_too_many_pixels_is_refused_by_its_header(models: list[Path
 
 
 def test_work_that_takes_too_long_is_killed_and_gives_its_place_back(models: list[Path]) -> None:
-    with serving_app(models, Limits(seconds=0.4, in_flight=1), workers=1) as (url, app):
+    with serving_app(models, Limits(seconds=2.0, in_flight=1), workers=1) as (url, app):
         (worker,) = app.pool.light.workers
         os.kill(worker.pid, signal.SIGSTOP)
         assert error(httpx.post(f"{url}/v1/gaze", content=SMALL)) == (504, "too_slow")

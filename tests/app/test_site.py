@@ -4,7 +4,9 @@ import base64
 import functools
 import http.server
 import json
+import os
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,13 +33,17 @@ COMPARE = """async () => {
   const engine = await import(new URL("page/browser.js", location).href);
   const { complaints, difference, unpack } = await import(new URL("cases/compare.js", location).href);
   const { model, cases, ratios, candidates } = await (await fetch("cases/cases.json")).json();
+  const { GazeMap } = await import(new URL("page/gaze/map.js", location).href);
+  const { regionToJson } = await import(new URL("page/gaze/regions.js", location).href);
   await engine.start();
   const found = [];
-  for (const { name, grid, found: expected } of cases) {
+  for (const { name, grid, regions, found: expected } of cases) {
     const file = await (await fetch(`cases/${name}.png`)).blob();
     const options = { model, center_bias: "model", ratio: ratios.join(","), n: String(candidates) };
     const result = await engine.look(file, options);
+    result.crops = await engine.crops(file, options);
     const map = await engine.grid(file, options);
+    result.regions = new GazeMap(map, result.picture_size).regions(regions).map(regionToJson);
     found.push({ name, nats: difference(map, unpack(grid)), wrong: complaints(result, expected, map) });
   }
   return found;
@@ -163,6 +169,18 @@ def test_without_npm_the_command_says_where_the_package_comes_from(
         main(["site", "--out", str(tmp_path / "site")])
     assert stopped.value.code == 2
     assert f"npm pack onnxruntime-web@{site.RUNTIME_VERSION}" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_npm_package_passes_its_tests_on_what_python_found(folder: Path) -> None:
+    if shutil.which("npm") is None or not (ROOT / "js" / "node_modules").is_dir():
+        pytest.skip("the npm package is not tested: install Node and run `npm ci` in js/")
+    environment = {**os.environ, "FASTGAZE_CASES": str(folder / "cases")}
+    done = subprocess.run(
+        ["npm", "test"], cwd=ROOT / "js", env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# skipped 0" in done.stdout
 
 
 def test_the_npm_package_asks_for_the_same_runtime() -> None:

@@ -1,9 +1,10 @@
 """How files are put in place."""
 
 import os
+import signal
 from pathlib import Path
 
-from fastgaze.core.files import write_whole
+from fastgaze.core.files import remove_leftovers, replacing, write_whole
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:
@@ -19,3 +20,23 @@ def test_a_link_keeps_leading_where_it_did(tmp_path: Path) -> None:
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "far" / "file.txt").read_bytes() == b"new"
     assert [path.name for path in (tmp_path / "far").iterdir()] == ["file.txt"]
+
+
+def test_what_a_killed_process_left_is_removed_and_what_others_write_stays(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        with replacing(tmp_path / "killed.npy") as part:
+            part.write_bytes(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (tmp_path / ".other.elsewhere.999999.part.npy").write_bytes(b"of another machine")
+    (tmp_path / "kept.npy").write_bytes(b"whole")
+    assert len(list(tmp_path.iterdir())) == 3
+    with replacing(tmp_path / "own.npy") as part:
+        part.write_bytes(b"new")
+        remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".other.elsewhere.999999.part.npy",
+        "kept.npy",
+        "own.npy",
+    ]

@@ -298,6 +298,30 @@ class Norm2d(nn.LayerNorm):
         )
 
 
+class WrittenNorm(nn.Module):
+    """The same written out, as in ConvNeXt."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = nn.Parameter(torch.rand(width)), nn.Parameter(torch.rand(width)), 1e-6
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(1, keepdim=True)
+        variance = (x - mean).pow(2).mean(1, keepdim=True)
+        return self.weight[:, None, None] * (x - mean) / torch.sqrt(variance + self.eps) + self.bias[:, None, None]
+
+
+class WrittenRMSNorm(nn.Module):
+    """Without the mean and on the last dimension, as in language models."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.variance_epsilon = nn.Parameter(torch.rand(width)), 1e-5
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+
 class ActNorm(nn.BatchNorm2d):
     """BatchNorm with its activation inside, as timm has it."""
 
@@ -362,6 +386,10 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
         [(3, 9)], 14,
     ),
     "norm over channels": (between(lambda s, x: s.norm(x), norm=lambda: Norm2d(12)), [IMAGE], 12),
+    "norm written out": (between(lambda s, x: s.norm(x), norm=lambda: WrittenNorm(12)), [IMAGE], 12),
+    "root mean square written out": (
+        between(lambda s, x: s.norm(x.movedim(1, -1)).movedim(-1, 1), norm=lambda: WrittenRMSNorm(12)), [IMAGE], 12,
+    ),
     "one group": (between(lambda s, x: s.norm(x), norm=lambda: nn.GroupNorm(1, 12)), [IMAGE], 12),
     "groups": (between(lambda s, x: s.norm(x), norm=lambda: nn.GroupNorm(6, 12)), [IMAGE], 6),
     "norm with activation": (between(lambda s, x: s.norm(x), norm=lambda: ActNorm(12)), [IMAGE], 12),

@@ -1,5 +1,6 @@
 """Batch: right rows, bad images as rows, jobs that are continued, and errors that say what to do."""
 
+import json
 import os
 import subprocess
 import sys
@@ -96,6 +97,42 @@ def test_a_second_start_does_nothing_and_a_grown_folder_only_what_is_new(model: 
     assert Counter(row["path"] for row in read_rows(output)) == Counter(str(path) for path in folder.iterdir())
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     assert files.items() <= after.items()
+
+
+def test_a_job_that_is_run_again_counts_the_errors_of_all_its_runs(model: str, tmp_path: Path) -> None:
+    folder, output = fill(tmp_path / "images", 5), tmp_path / "out"
+    for name in ("00001", "00004"):
+        (folder / f"{name}.jpg").write_bytes(b"words")
+    options = BatchOptions(shard=2)
+    assert run(str(folder), str(output), model, options, workers=1).errors == 2
+    again = run(str(folder), str(output), model, options, workers=1)
+    assert (again.done, again.errors) == (0, 2)
+    (output / "part-0000-000000.parquet").unlink()
+    repaired = run(str(folder), str(output), model, options, workers=1)
+    assert (repaired.done, repaired.errors) == (2, 2)
+    (output / "part-0000-000001.parquet").write_bytes(b"words")
+    with pytest.raises(DataError, match=r"part-0000-000001\.parquet is damaged; remove it"):
+        run(str(folder), str(output), model, options, workers=1)
+
+
+def test_a_job_runs_in_the_engine_that_is_asked_for_and_is_continued_by_it_alone(model: str, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    folder = fill(tmp_path / "images", 2)
+    run(str(folder), str(tmp_path / "one"), model, workers=1)
+    run(str(folder), str(tmp_path / "other"), model, workers=1, engine="openvino")
+    one, other = read_rows(tmp_path / "one"), read_rows(tmp_path / "other")
+    assert [row["bits"] for row in one] == pytest.approx([row["bits"] for row in other], abs=1e-2)
+    with pytest.raises(ArgumentError, match="no engine 'cuda'"):
+        ShardWorker(WorkerSetup(str(tmp_path), Path(model).read_bytes(), BatchOptions(), "cuda"))
+    with pytest.raises(ArgumentError, match="another engine"):
+        run(str(folder), str(tmp_path / "other"), model, workers=1)
+    settings = json.loads((tmp_path / "one" / "_job.json").read_text())
+    del settings["engine"]
+    (tmp_path / "one" / "_job.json").write_text(json.dumps(settings))
+    assert run(str(folder), str(tmp_path / "one"), model, workers=1).done == 0
+    with pytest.raises(ArgumentError, match="no engine 'cuda'"):
+        run(str(folder), str(tmp_path / "new"), model, engine="cuda")
+    assert not (tmp_path / "new").exists()
 
 
 def test_only_missing_shards_are_done_again(model: str, tmp_path: Path) -> None:

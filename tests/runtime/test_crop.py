@@ -61,7 +61,7 @@ def head(size: tuple[int, int], top: int, bottom: int, left: int, right: int) ->
 
 def test_of_windows_with_nearly_the_same_attention_the_one_that_leaves_the_head_whole_is_chosen() -> None:
     # A face at a third of the height, and as much to look at near the bottom: attention alone starts below the crown.
-    density = blobs((300, 400), (200, 90, 12, 0.7), (200, 215, 12, 0.3))
+    density = blobs((300, 400), (200, 90, 12, 0.8), (200, 205, 12, 0.2))
     heads = head((24, 32), 2, 9, 13, 19)
     assert best(density, "2:1").box[1] > 35
     crop = best(density, "2:1", heads)
@@ -73,6 +73,18 @@ def test_a_head_that_costs_too_much_attention_is_cut() -> None:
     density = blobs((300, 400), (200, 240, 12, 1))
     crop = best(density, "3:1", head((24, 32), 2, 20, 4, 8))
     assert crop.mass > 0.95
+
+
+def test_a_head_that_fits_no_window_leaves_the_choice_to_attention() -> None:
+    density = blobs((300, 400), (200, 90, 12, 0.7), (200, 215, 12, 0.3))
+    assert best(density, "2:1", head((24, 32), 2, 22, 13, 19)).box == best(density, "2:1").box
+
+
+def test_of_two_heads_that_do_not_fit_together_the_larger_one_is_kept() -> None:
+    density = blobs((200, 600), (80, 100, 20, 1), (500, 100, 20, 1))
+    small, large = head((20, 60), 6, 10, 6, 10), head((20, 60), 4, 14, 44, 54)
+    assert best(density, "1:1", np.maximum(small, large)).box[2] > 540
+    assert best(density, "1:1", np.maximum(small, large)[:, ::-1]).box[0] < 60
 
 
 def test_edges_beside_a_head_do_not_count_as_cuts() -> None:

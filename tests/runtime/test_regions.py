@@ -63,7 +63,7 @@ def test_a_region_in_words_is_in_pixels_or_percent_of_the_picture() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "cta", "cta=1,2,3", "cta=1,2,3,4,5", "=1,2,3,4", "cta=1,2,0,4", "cta=1,2,3,-4", "cta=1;2;3;4", "c=1,2,3,nan",
-     "c=1e9,2,3,4", "\x1b[31m=1,2,3,4", "n" * 61 + "=1,2,3,4"],
+     "c=1e9,2,3,4", "\x1b[31m=1,2,3,4", "n" * 61 + "=1,2,3,4", "a=1" + " " * 100_000 + "x"],
 )  # fmt: skip
 def test_words_that_are_no_region_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(ArgumentError, match="region") as caught:

@@ -140,6 +140,15 @@ def test_a_whip_pan_is_no_cut_and_its_overlap_is_found() -> None:
     assert np.corrcoef(both[0].ravel(), both[1].ravel())[0, 1] > 0.99
 
 
+def test_a_flash_in_the_middle_of_a_crash_zoom_is_no_cut() -> None:
+    widths = [190] * 10 + [190 * 0.88**k for k in range(8)] + [68] * 10
+    zoom = [_window(_scene(3), 192 - width / 2, 108 - width * 9 / 32, width) for width in widths]
+    assert _cuts(zoom) == [0]
+    for index in (12, 13):
+        zoom[index] = np.full_like(zoom[index], 250)
+    assert _cuts(zoom) == [0]
+
+
 def test_a_narrow_frame_can_be_compared() -> None:
     strip = np.random.default_rng(0).integers(0, 255, (8, 900, 3), dtype=np.uint8)
     assert change(glance(strip, 0), glance(strip, 0)) == 0

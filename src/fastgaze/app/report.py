@@ -24,6 +24,8 @@ from fastgaze.runtime.regions import FIXATIONS, RegionAttention
 
 RATIOS = ("16:9", "1:1", "4:5", "9:16")
 PEAKS = 6
+LEAST_SHARE = 0.01
+"""Places with less attention are not listed."""
 _LONGEST, _CROP_HEIGHT = 1000, 220
 _INK, _PAPER = (32, 33, 36), (255, 255, 255)
 
@@ -34,20 +36,24 @@ h1 { margin: 0; font-size: 1.7rem } h2 { margin: 3rem 0 .5rem; font-size: 1.35re
 h3 { margin: 1.5rem 0 .4rem; font-size: 1.05rem }
 .facts { color: #5f6368; margin: .2rem 0 1rem }
 .maps { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem }
+.tables { display: flex; flex-wrap: wrap; gap: 0 3rem }
 .crops { display: grid; grid-template-columns: repeat(4, auto); gap: 1rem; align-items: end; justify-content: start }
 figure { margin: 0; break-inside: avoid } figure img { display: block; max-width: 100%; border: 1px solid #dadce0 }
 figcaption { font-size: .9rem; color: #5f6368 }
 table { border-collapse: collapse; break-inside: avoid; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .8rem; border-bottom: 1px solid #dadce0; text-align: right }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere }
+th:first-child, td:first-child { text-align: left; overflow-wrap: break-word }
 th { font-weight: 600 } footer { margin-top: 3rem; border-top: 1px solid #dadce0; color: #5f6368; font-size: .9rem }
 nav ol { columns: 3; padding-left: 1.5rem } a { color: #1a56db }
 @media (max-width: 45rem) { .maps { grid-template-columns: 1fr } }
 @media print {
   @page { size: A4; margin: 14mm }
-  body { max-width: none; margin: 0; padding: 0; font-size: 11px }
+  :root { font-size: 10.5px }
+  body { max-width: none; margin: 0; padding: 0 }
   section + section { break-before: page } h2 { margin-top: 0 } h2, h3 { break-after: avoid } nav { display: none }
-  .maps { gap: .5rem } * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
+  .maps { gap: .5rem } .crops img { max-height: 34mm; width: auto }
+  .tables { flex-wrap: nowrap; gap: 0 1.5rem } th, td { padding: .15rem .5rem }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
 }
 """
 _PAGE = Template("""<!doctype html>
@@ -61,19 +67,18 @@ $contents
 $sections
 </main>
 <footer><h3>How to read this</h3>
-<p>The model predicts where people look in the first seconds. <b>Share of attention</b> is the part of all fixations
-that it expects in an area. <b>Times the average</b> compares that with an area of the same size if people looked
-everywhere alike. <b>Seen</b> is the chance that at least one of the first $fixations fixations lands in a region, as if
-each were drawn from the map by itself; people make about three fixations per second. The order of places is that of
-their shares: the model says how much a place draws, not when.</p></footer>
+<p>The model predicts where people look in the first seconds. <b>Share</b> is the part of all fixations that it expects
+in an area. <b>Times the average</b> compares that with an area of the same size if people looked everywhere alike.
+<b>Seen</b> is the chance that at least one of the first $fixations fixations lands in a region, as if each were drawn
+from the map by itself; people make about three fixations per second. The order of places is that of their shares: the
+model says how much a place draws, not when.</p></footer>
 </body></html>
 """)
 _SECTION = Template("""<h2>$name</h2>
 <p class="facts">$size pixels. $information</p>
 <div class="maps">$maps</div>
-<h3>Reading order</h3>
-$peaks
-$regions
+<div class="tables"><div><h3>Reading order</h3>
+$peaks</div>$regions</div>
 <h3>Crops</h3>
 <div class="crops">$crops</div>
 """)
@@ -102,8 +107,8 @@ def describe(
         size=format_size(gaze.picture_size),
         information=f"The map is worth {gaze.bits:.1f} bits: {_in_words(gaze.bits)}.",
         maps=_maps(name, gaze, regions),
-        peaks=_peak_table(gaze.peaks(PEAKS)),
-        regions=_region_table(regions, fixations),
+        peaks=_peak_table(_listed(gaze)),
+        regions=_region_table(regions),
         crops="".join(_crop_figure(gaze, ratio) for ratio in ratios),
     )
     return Section(name, gaze.model, html)
@@ -130,10 +135,16 @@ def _in_words(bits: float) -> str:
     return "attention is gathered at a few places" if bits > 2 else "some places stand out clearly"
 
 
+def _listed(gaze: GazeMap) -> list[Peak]:
+    """The places that a reader is told about, most attention first; there is always one."""
+    first, *others = gaze.peaks(PEAKS)
+    return [first, *(peak for peak in others if peak.mass >= LEAST_SHARE)]
+
+
 def _maps(name: str, gaze: GazeMap, regions: Sequence[RegionAttention]) -> str:
     size = shrunk(gaze.picture_size, _LONGEST)
     plain = gaze.overlay(opacity=0, size=size)
-    _number(plain, gaze.peaks(PEAKS), size[1] / gaze.picture_size[1])
+    _number(plain, _listed(gaze), size[1] / gaze.picture_size[1])
     render.outline(plain, regions, gaze.picture_size)
     shown = [
         (plain, "The picture. Numbers mark the places below" + (", boxes the regions." if regions else "."), "picture"),
@@ -162,18 +173,18 @@ def _number(shown: Image.Image, peaks: Sequence[Peak], factor: float) -> None:
 
 def _peak_table(peaks: Sequence[Peak]) -> str:
     rows = [(str(i), f"({peak.x:.0f}, {peak.y:.0f})", f"{peak.mass:.1%}") for i, peak in enumerate(peaks, 1)]
-    return _table(("place", "x, y in pixels", "share of attention"), rows)
+    return _table(("place", "x, y", "share"), rows)
 
 
-def _region_table(regions: Sequence[RegionAttention], fixations: int) -> str:
+def _region_table(regions: Sequence[RegionAttention]) -> str:
     if not regions:
         return ""
     rows = [
         (region.name, f"{region.share:.1%}", f"{region.lift:.1f}", str(region.rank), f"{region.seen:.0%}")
         for region in sorted(regions, key=lambda region: region.rank)
     ]
-    head = ("region", "share of attention", "times the average", "rank", f"seen within {fixations} fixations")
-    return "<h3>Regions</h3>" + _table(head, rows)
+    head = ("region", "share", "times the average", "rank", "seen")
+    return f"<div><h3>Regions</h3>{_table(head, rows)}</div>"
 
 
 def _crop_figure(gaze: GazeMap, ratio: str) -> str:

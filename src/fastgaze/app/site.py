@@ -96,9 +96,9 @@ def build_site(folder: Path, models: Sequence[str | Path], examples: Path, runti
     if folder.exists() and not folder.is_dir():
         raise ArgumentError(f"{folder} is not a folder")
     files = _page() | _models(models) | _examples(examples)
-    engine = _unpacked(_package(runtime), _WASM)
-    later = _unpacked(_package(runtime), _WEBGPU)
-    first = files | engine
+    engines = _unpacked(_package(runtime), _WASM + _WEBGPU)
+    later = {f"ort/{name}": engines.pop(f"ort/{name}") for name in _WEBGPU}
+    first = files | engines
     first["precache.js"] = _precache(first)
     for name, content in (first | later).items():
         write_whole(folder / name, content)

@@ -1,6 +1,7 @@
 """Writing files so that each is there completely or not at all."""
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield path
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    part = target.with_name(f".{path.stem}.{platform.node()}.{os.getpid()}.part{path.suffix}")
     try:
         yield part
         with part.open("rb") as file:
@@ -35,6 +36,26 @@ def replacing(path: Path) -> Iterator[Path]:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what ``replacing`` left in ``folder`` when processes of this machine were killed."""
+    if os.name != "posix":  # elsewhere nothing tells whether a process is there
+        return
+    for part in folder.glob(f".*.{platform.node()}.*.part*"):
+        number = part.name.rpartition(".part")[0].rpartition(".")[2]
+        if number.isdecimal() and not _is_running(int(number)):
+            part.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
 
 
 def write_whole(path: Path, content: bytes) -> None:

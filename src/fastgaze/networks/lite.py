@@ -117,14 +117,17 @@ class LiteNet(nn.Module):
 
         Returns the last maps at stride 16, (N, maps, H / 16, W / 16), with those at stride 32 if the trunk has any.
         """
-        x: Tensor = self.first(self.stem(image))
+        return self.late(self.first(self.stem(image)), 0)
+
+    def late(self, x: Tensor, done: int) -> Tensor | tuple[Tensor, Tensor]:
+        """What ``forward`` returns, from the maps of stem, first block and the first ``done`` stages."""
         near: Tensor | None = None
         stride = 2
-        for (_, step), stage in zip(self.shapes, self.stages, strict=True):
+        for number, ((_, step), stage) in enumerate(zip(self.shapes, self.stages, strict=True)):
             if step == 2 and stride == 16:
                 near = x
             stride *= step
-            x = stage(x)
+            x = stage(x) if number >= done else x
         return x if near is None else (near, x)
 
 

@@ -82,6 +82,14 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
     return card
 
 
+def network_bytes(model: GazeModel) -> bytes:
+    """The convolutional part of ``model`` as an ONNX file without a card, its weights stored as float16."""
+    graph = _graph(_rounded(model))
+    _store_half(graph)
+    content: bytes = graph.SerializeToString()
+    return content
+
+
 def export_int8(model: GazeModel, path: Path, facts: Facts, images: Sequence[Path]) -> ModelCard:
     """Write ``model`` with 8-bit weights and maps, calibrated on the image files ``images``, and check it."""
     if not images:

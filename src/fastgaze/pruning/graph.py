@@ -316,9 +316,9 @@ def _incidence(layers: list[Layer], maps: int) -> Incidence:
         out = torch.bincount(layer.outputs, minlength=maps + 1)
         inside = torch.bincount(layer.inputs, minlength=maps + 1)
         present = torch.nonzero(out + inside).flatten()
-        rows = (values[present].tolist() for values in (out, inside // layer.groups))
-        for index, *numbers in zip(present.tolist(), *rows, strict=True):
-            places[index].append((k, *numbers))
+        counts = zip(present.tolist(), out[present].tolist(), (inside[present] // layer.groups).tolist(), strict=True)
+        for index, written, read in counts:
+            places[index].append((k, written, read))
     sorts = {place: number for number, place in enumerate(dict.fromkeys(map(tuple, places)))}
     sort_of = torch.tensor([sorts[tuple(place)] for place in places], dtype=torch.int64)
     entries = [(number, *entry) for place, number in sorts.items() for entry in place]

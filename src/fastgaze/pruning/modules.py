@@ -19,11 +19,13 @@ from fastgaze.pruning.widths import Width, plain
 _NOTHING = torch.zeros(0, dtype=torch.int64)
 
 
-def module_rule(module: nn.Module) -> Rule | None:
-    """The rule of the first class in the order of inheritance that has one."""
+def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None:
+    """The rule of the first class in the order of inheritance that has one, or of what the module does to ``args``."""
     for cls in type(module).__mro__:
         if cls in RULES:
             return partial(follow, RULES[cls])
+    if len(args) == 1 and isinstance(args[0], Tensor) and norms.handmade(module, args[0]):
+        return partial(follow, layer_norm)
     return None
 
 

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 
 from fastgaze.pruning.layers import Handle, Layer, Slicer
 
+EPSILONS = ("eps", "epsilon", "variance_epsilon")  # names that people give it
+
 
 @dataclass(eq=False)
 class LayerNorm(Layer):
@@ -102,8 +104,7 @@ class LayerNorm(Layer):
 
     def epsilon(self) -> float:
         """The layer's eps."""
-        given = getattr(self.module, "eps", None)
-        return float(torch.finfo(torch.float32).eps if given is None else given)
+        return _epsilon(self.module)
 
 
 class Replaced:
@@ -138,15 +139,42 @@ def _narrowed(module: nn.Module, index: Tensor) -> Iterator[None]:
         _set_shape(module, width)
 
 
+def _epsilon(module: nn.Module) -> float:
+    given = next((getattr(module, name) for name in EPSILONS if hasattr(module, name)), None)
+    return float(torch.finfo(torch.float32).eps if given is None else given)
+
+
 def _width(module: Any) -> int:
-    return int(module.num_channels if isinstance(module, nn.GroupNorm) else module.normalized_shape[0])
+    """Channels that are normalised together; 0 if they have more than one dimension."""
+    if isinstance(module, nn.GroupNorm):
+        return int(module.num_channels)
+    shape = getattr(module, "normalized_shape", None)
+    if shape is None:
+        return len(module.weight)
+    return int(shape) if isinstance(shape, int) else int(shape[0]) if len(shape) == 1 else 0
 
 
 def _set_shape(module: Any, width: int) -> None:
     if isinstance(module, nn.GroupNorm):
         module.num_channels = width
-    else:
-        module.normalized_shape = type(module.normalized_shape)([width])
+    elif hasattr(module, "normalized_shape"):
+        shape = module.normalized_shape
+        module.normalized_shape = width if isinstance(shape, int) else type(shape)([width])
+
+
+def handmade(module: nn.Module, x: Tensor) -> bool:
+    """Whether a class of somebody's own, without parts, does what LayerNorm or RMSNorm do.
+
+    ConvNeXt's norm of images and many others are written out, with means over channels that no rule can follow.
+    """
+    if "norm" not in type(module).__name__.lower() or not isinstance(getattr(module, "weight", None), nn.Parameter):
+        return False
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # the tracer must not see this trial
+        shapes = {tuple(tensor.shape) for tensor in (*module.parameters(), *module.buffers())}
+        if x.is_meta or len(shapes) != 1 or len(shapes.pop()) != 1 or any(True for _ in module.children()):
+            return False
+        result = module.forward(x)
+        return isinstance(result, Tensor) and recognised(module, x, result) is not None
 
 
 def recognised(module: Any, x: Tensor, result: Tensor) -> tuple[int, bool, bool] | None:
@@ -155,20 +183,20 @@ def recognised(module: Any, x: Tensor, result: Tensor) -> tuple[int, bool, bool]
     if isinstance(module, nn.GroupNorm):
         expected = F.group_norm(x, 1, weight, bias, module.eps)
         return (1, True, True) if _close(result, expected) else None
-    shape = tuple(module.normalized_shape)
-    if len(shape) != 1:
-        return None
-    for axis in (x.dim() - 1, 1):
-        if x.shape[axis] == shape[0]:
+    width = _width(module)
+    for axis, centered in ((x.dim() - 1, True), (1, True), (x.dim() - 1, False), (1, False)):
+        if x.dim() > 1 and x.shape[axis] == width:
             moved = x.movedim(axis, -1)
-            centered = isinstance(module, nn.LayerNorm)
-            if centered:
-                found = F.layer_norm(moved, shape, weight, bias, module.eps)
-            else:
-                found = F.rms_norm(moved, shape, weight, module.eps)
+            found = F.layer_norm(moved, (width,), eps=_epsilon(module)) if centered else _rms(moved, _epsilon(module))
+            found = found if weight is None else found * weight
+            found = found if bias is None else found + bias
             if _close(result, found.movedim(-1, axis)):
                 return axis - x.dim() if axis == x.dim() - 1 else axis, centered, False
     return None
+
+
+def _rms(x: Tensor, epsilon: float) -> Tensor:
+    return x * (x.square().mean(-1, keepdim=True) + epsilon).rsqrt()
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -336,7 +336,7 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def watching(
     tracer: Tracer,
     on_function: Callable[..., object],
-    module_rule: Callable[[nn.Module], Rule | None],
+    module_rule: Callable[[nn.Module, tuple[object, ...]], Rule | None],
 ) -> Iterator[None]:
     """Every call inside the block goes through the tracer."""
     plain_call = nn.Module.__call__
@@ -345,7 +345,7 @@ def watching(
         if id(module) not in tracer.names or tracer.inside:
             return plain_call(module, *args, **kwargs)
         tracer.reached.add(id(module))
-        rule = module_rule(module)
+        rule = module_rule(module, args)
         tracer.stack.append(module)
         try:
             if rule is None:

@@ -67,7 +67,7 @@ class Comparison:
     ) -> None:
         """names: of the pictures. boxes: for each of them, (left, top, right, bottom) in its pixels by name."""
         if not 2 <= len(gazes) <= MOST_PICTURES:
-            raise ArgumentError(f"{len(gazes)} pictures cannot be compared; give 2 to {MOST_PICTURES}")
+            raise ArgumentError(f"give 2 to {MOST_PICTURES} pictures to compare, not {len(gazes)}")
         self.gazes, self.names = tuple(gazes), tuple(names)
         self._boxes, self._fixations = tuple(boxes), fixations
         self.regions = tuple(gaze.regions(own, fixations) for gaze, own in zip(gazes, boxes, strict=True))
@@ -167,7 +167,9 @@ def compare(
     """
     boxes = [regions] * len(images) if isinstance(regions, Mapping) else list(regions) or [{}] * len(images)
     if len(boxes) != len(images):
-        raise ArgumentError(f"regions are given for {len(boxes)} pictures, but there are {len(images)}")
+        raise ArgumentError(
+            f"regions has {len(boxes)} mappings for {len(images)} pictures; give one for each, or one alone for all"
+        )
     gazes = [predict(image, model, center_bias=center_bias) for image in images]
     return Comparison(gazes, names_of(images), boxes, fixations)
 

@@ -1,17 +1,26 @@
 """Crop windows of a given ratio that keep what people look at, and do not cut heads.
 
-A window's worth is the attention it encloses, minus what its edges cut; an edge that lies on the border of the picture
-cuts nothing. Two things should not be cut:
+The rule is a pure function of a density (h, w), a map of heads (h', w') from ``runtime.headroom``, the size of the
+picture and the ratio. The worth of a window is
 
-- Attention: what a narrow band along an edge holds beyond an even share. Windows slide until their edges run through
-  places where nobody looks.
-- Heads (``runtime.headroom``). People look at eyes and mouth, not at hair, so of two windows with nearly the same
-  attention the one that leaves a head whole is better: ``HEAD`` says how much attention that is worth.
+    worth = mass - EDGE * cut - HEAD * damage - area
 
-The single most salient point is never used by itself.
+- mass: the attention inside it, from sums over the cells of the density (``Integral``).
+- cut: what bands along its four edges hold beyond an even share (``_cut``), so that windows slide until their edges
+  run through places where nobody looks. A band reaches ``BAND`` of the window's shorter side, at least one pixel, to
+  both sides of its edge.
+- damage: the weights of the heads (``headroom.find_heads``) that do not lie whole inside the window, each times how
+  likely it does not (``_whole``). People look at eyes and mouth, not at hair, so of two windows with nearly the same
+  attention the one that leaves a head whole is better. The weights of a picture add up to at most 1, so ``HEAD`` is
+  the most attention that is ever given up for heads. A head that does not fit counts the same in every window.
+- area: the window's share of the picture, the same for all windows of one scale.
+
+An edge on the border of the picture cuts nothing and damages nothing. Windows of one scale differ only in their place:
+at most ``_PLACES`` + 1 even steps along each axis, rounded to pixels. Of equal windows the most central one wins. The
+single most salient point is never used by itself.
 
 The first candidate is the largest window of the ratio at its best place. The others, of any scale, are ranked by worth
-above chance (their worth minus their share of the area) and share at most 40% of their union with an earlier one.
+and share at most 40% of their union with an earlier one.
 """
 
 import math
@@ -25,6 +34,7 @@ import numpy.typing as npt
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Json
 from fastgaze.core.sizes import Size
+from fastgaze.runtime.headroom import Array, Head, find_heads
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
 """Sizes of the windows tried, relative to the largest that fits."""
@@ -32,12 +42,15 @@ MOST_OVERLAP = 0.4
 """Candidates share at most this part of their union."""
 BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
+EDGE = 0.5
+"""Attention that a window may lose for each unit that its edges do not cut."""
 HEAD = 0.2
-"""Attention that a window may lose to leave a head whole."""
+"""Attention that a window may lose to leave all heads whole."""
+BLUR = 0.1
+"""How exactly the edges of a head are known, relative to its size."""
 _MOST_CANDIDATES = 64
 _PLACES = 64
 
-Array = npt.NDArray[np.float32]
 Values = npt.NDArray[np.float64]
 Box = tuple[int, int, int, int]
 
@@ -122,12 +135,13 @@ def find_crops(
         raise ArgumentError(f"scales {tuple(scales)} are not numbers above 0 and at most 1")
     value = parse_ratio(ratio)
     ordered = sorted(set(scales), reverse=True)
-    largest = _windows(integral, value, ordered[0], heads)
+    found = [] if heads is None else find_heads(heads)
+    largest = _windows(integral, value, ordered[0], found)
     first = int(largest.worth.argmax())
     if n == 1:
         return [_describe(integral, largest, first)]
     # The first part stays first, so that ``first`` names the same window in the whole.
-    windows = _Windows.joined([largest, *(_windows(integral, value, scale, heads) for scale in ordered[1:])])
+    windows = _Windows.joined([largest, *(_windows(integral, value, scale, found) for scale in ordered[1:])])
     return [_describe(integral, windows, index) for index in _distinct(windows, first, n)]
 
 
@@ -188,16 +202,15 @@ def window_size(size: Size, ratio: float, scale: float) -> Size:
     return max(min(round(fit / ratio), height), 1), max(min(round(fit), width), 1)
 
 
-def _windows(integral: Integral, ratio: float, scale: float, heads: Array | None) -> _Windows:
+def _windows(integral: Integral, ratio: float, scale: float, heads: Sequence[Head]) -> _Windows:
     """Windows of one scale on a grid of places, each with its worth above chance."""
     height, width = window_size(integral.size, ratio, scale)
     free_y, free_x = integral.size[0] - height, integral.size[1] - width
     tops = np.unique(np.linspace(0, free_y, min(free_y, _PLACES) + 1).round())
     lefts = np.unique(np.linspace(0, free_x, min(free_x, _PLACES) + 1).round())
     worth = integral.mass(tops, tops + height, lefts, lefts + width)
-    worth -= _cut(integral, tops, lefts, (height, width))
-    if heads is not None:
-        worth -= HEAD * _cut_heads(heads, integral.size, tops, lefts, (height, width))
+    worth -= EDGE * _cut(integral, tops, lefts, (height, width))
+    worth -= HEAD * _damage(heads, integral.size, tops, lefts, (height, width))
     worth -= height * width / (integral.size[0] * integral.size[1])
     # Of equal windows the most central one wins, so that an even map gives a centred crop.
     worth -= 1e-5 * ((tops - free_y / 2) ** 2)[:, None] / integral.size[0] ** 2
@@ -228,26 +241,27 @@ def _chance(edge: Values, band: float, length: int, share: float) -> Values:
     return chance
 
 
-def _cut_heads(heads: Array, size: Size, tops: Values, lefts: Values, window: Size) -> Values:
-    """How likely every window cuts a head: 1 minus the chance that none of its four edges does."""
-    whole = np.ones((len(tops), len(lefts)))
-    for y in (tops, tops + window[0]):
-        whole *= 1 - _highest_along(heads, size, y, lefts, window[1])
-    for x in (lefts, lefts + window[1]):
-        whole *= 1 - _highest_along(heads.T, (size[1], size[0]), x, tops, window[0]).T
-    cut: Values = 1 - whole
-    return cut
+def _damage(heads: Sequence[Head], size: Size, tops: Values, lefts: Values, window: Size) -> Values:
+    """Expected damage of every window to heads: the weights of those that are not whole inside it, (tops, lefts)."""
+    damage = np.zeros((len(tops), len(lefts)))
+    for head in heads:
+        down = _whole((head.top * size[0], head.bottom * size[0]), tops, window[0], size[0])
+        across = _whole((head.left * size[1], head.right * size[1]), lefts, window[1], size[1])
+        damage += head.weight * (1 - np.outer(down, across))
+    return damage
 
 
-def _highest_along(heads: Array, size: Size, ys: Values, lefts: Values, length: int) -> Values:
-    """Highest value on every line from (left, y) to (left + length, y): (number of ys, of lefts); 0 on the border."""
-    rows, columns = heads.shape
-    lines = _interpolate(heads.astype(np.float64), ys - 0.5 * size[0] / rows, rows / size[0])
-    lines[(ys <= 0) | (ys >= size[0])] = 0
-    starts = np.floor(lefts * columns / size[1]).astype(np.intp)
-    ends = np.ceil((lefts + length) * columns / size[1]).astype(np.intp)
-    highest = [lines[:, start:end].max(axis=1) for start, end in zip(starts, np.minimum(ends, columns), strict=True)]
-    return np.stack(highest, axis=1)
+def _whole(head: tuple[float, float], starts: Values, length: int, free: int) -> Values:
+    """How likely a head from ``head[0]`` to ``head[1]`` lies between each start and start + length, along one axis.
+
+    Its edges are known to ``BLUR`` of its size: one half where an edge of the window touches it. The border of the
+    picture, at 0 and ``free``, cuts nothing.
+    """
+    ends = starts + length
+    before = np.where(starts > 0, head[0] - starts, np.inf)
+    after = np.where(ends < free, ends - head[1], np.inf)
+    whole: Values = (0.5 + np.minimum(before, after) / (2 * BLUR * (head[1] - head[0]))).clip(0, 1)
+    return whole
 
 
 def _distinct(windows: _Windows, first: int, n: int) -> list[int]:

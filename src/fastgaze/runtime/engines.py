@@ -17,7 +17,8 @@ from fastgaze.core.errors import ArgumentError, ModelError, require
 
 Array = npt.NDArray[np.float32]
 
-ENGINES = ("onnxruntime", "openvino", "openvino-bf16")
+DEFAULT_ENGINE = "onnxruntime"
+ENGINES = (DEFAULT_ENGINE, "openvino", "openvino-bf16")
 TOLERANCE = 1e-3
 """Largest difference of log densities between the fp32 engines, in nats."""
 
@@ -44,7 +45,12 @@ def make_engine(path: Path, content: bytes, engine: str = "onnxruntime", threads
         return PerProcess(OpenVino, path, content, threads)
     if engine == "openvino-bf16":
         return PerProcess(OpenVinoBf16, path, content, threads)
-    raise ArgumentError(f"no engine {engine!r}; choose from {', '.join(ENGINES)}")
+    raise no_engine(engine)
+
+
+def no_engine(name: str) -> ArgumentError:
+    """The error about an engine that does not exist."""
+    return ArgumentError(f"no engine {name!r}; choose from {', '.join(ENGINES)}")
 
 
 def available_cores() -> int:

@@ -209,7 +209,7 @@ class GazeMap:
 
     def cut(
         self,
-        ratio: str | float | tuple[float, float] | None = None,
+        ratio: str | float | tuple[float, float] | Crop | None = None,
         size: Size | None = None,
         focus: tuple[float, float] | None = None,
         format: str = "keep",
@@ -217,13 +217,16 @@ class GazeMap:
     ) -> Cut:
         """The best window as a file of its own, with profile, credits, transparency and animation of the picture kept.
 
-        ratio: of the window, by default that of ``size``. size: (height, width) of the result in pixels, by default
-        those of the window. focus: a point (x, y) of the picture to cut around. format, quality: see ``Cutter.cut``.
+        ratio: of the window, by default that of ``size``; or a window that ``crop`` gave. size: (height, width) of the
+        result in pixels, by default those of the window. focus: a point (x, y) of the picture to cut around. format,
+        quality: see ``Cutter.cut``.
         """
         if ratio is None and size is None:
             raise ArgumentError(
                 "give the ratio of the window, such as '16:9', or the size (height, width) of the result"
             )
+        if isinstance(ratio, Crop):
+            return self._cutter.cut(ratio.box, size, format, quality)
         shape = (size[1], size[0]) if ratio is None and size is not None else ratio
         assert shape is not None
         window = self.crop(shape)[0] if focus is None else self.crop_around(shape, focus)

@@ -1,12 +1,15 @@
-"""Where a cut would hurt: how likely each part of a picture belongs to a head, from crown to chin.
+"""Where a cut would hurt: heads, from crown to chin.
 
 People look at eyes and mouth, so attention alone never sees the hair, and of two windows that keep the same attention
-one may clip a crown. The trunk of a small gaze network has learned what heads look like, because people look at them:
-one convolution on top of its feature maps reads them out (``bundled/parts/heads.onnx``, made by
-``python -m experiments.heads fit``). Its only use is to choose among windows that keep nearly the same attention. It
-draws no boxes, counts nobody and tells nobody apart.
+one may clip a crown. A small convolutional network (``bundled/parts/heads.onnx``, made by ``python -m experiments.heads
+fit``) says how likely each part of a picture belongs to a head. It is the trunk of a small gaze network, which knows
+what heads look like because people look at them, tuned to the heads that a face detector found in photographs of
+SALICON. Its only use is to choose among windows that keep nearly the same attention: it counts nobody and tells nobody
+apart, and what it finds is never shown or stored.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -19,13 +22,33 @@ from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.resize import prepare
 
 FILE = zoo.BUNDLED / "parts" / "heads.onnx"
+LIKELY = 0.5
+"""Cells of at least this value form heads."""
+LEAST = 0.03
+"""Share of the picture that all heads together must have to count in full."""
+
+Array = npt.NDArray[np.float32]
+Cell = tuple[int, int]
 
 
-def head_map(picture: Picture) -> npt.NDArray[np.float32]:
+@dataclass(frozen=True)
+class Head:
+    """A connected region of likely cells. Edges are shares of the picture's width and height, 0..1."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    weight: float
+    """What damage to it counts, 0..1: its highest value, times its share of the area of all heads in the picture, or of
+    ``LEAST`` of the picture where they have less."""
+
+
+def head_map(picture: Picture) -> Array:
     """How likely each cell of a grid over the picture belongs to a head: float32 (h, w), 0..1."""
     card, engine = _network()
     working = card.working_size(picture.size)
-    heads: npt.NDArray[np.float32] = engine(prepare(picture.pixels(working), working, card)[None])[0, 0]
+    heads: Array = engine(prepare(picture.pixels(working), working, card)[None])[0, 0]
     return heads
 
 
@@ -33,3 +56,51 @@ def head_map(picture: Picture) -> npt.NDArray[np.float32]:
 def _network() -> tuple[ModelCard, Engine]:
     path, content, card = zoo.read_model(FILE)
     return card, make_engine(path, content, threads=1)
+
+
+def find_heads(grid: Array) -> list[Head]:
+    """The heads of a map (h, w), in the order of their first cells, by rows.
+
+    A head is a region of cells of at least ``LIKELY`` that touch along their sides. Its edges lie where the highest
+    value of each row, or column, through the region passes ``LIKELY``: linear between the centres of cells, and on the
+    border of the picture for a region that touches it.
+    """
+    regions = _regions(grid >= LIKELY)
+    total = max(sum(len(region) for region in regions), LEAST * grid.size)
+    return [_head(grid, region, len(region) / total) for region in regions]
+
+
+def _regions(likely: npt.NDArray[np.bool_]) -> list[list[Cell]]:
+    """Cells (row, column) of each region."""
+    waiting = {(int(row), int(column)): None for row, column in np.argwhere(likely)}  # a set that keeps its order
+    regions = []
+    while waiting:
+        region = [next(iter(waiting))]
+        del waiting[region[0]]
+        for row, column in region:  # grows while it is read
+            for cell in ((row - 1, column), (row, column - 1), (row, column + 1), (row + 1, column)):
+                if cell in waiting:
+                    del waiting[cell]
+                    region.append(cell)
+        regions.append(region)
+    return regions
+
+
+def _head(grid: Array, region: Sequence[Cell], share: float) -> Head:
+    rows, columns = (slice(min(places), max(places) + 1) for places in zip(*region, strict=True))
+    top, bottom = _extent(grid[:, columns].max(axis=1), rows)
+    left, right = _extent(grid[rows].max(axis=0), columns)
+    return Head(left, top, right, bottom, share * float(grid[rows, columns].max()))
+
+
+def _extent(highest: Array, inside: slice) -> tuple[float, float]:
+    """Where the values (n,) of rows or columns pass ``LIKELY`` before and after those ``inside``, in shares of n."""
+    n, first, last = len(highest), inside.start, inside.stop - 1
+    start = 0.0 if first == 0 else first + 0.5 - _passing(highest[first], highest[first - 1])
+    end = float(n) if last == n - 1 else last + 0.5 + _passing(highest[last], highest[last + 1])
+    return start / n, end / n
+
+
+def _passing(inside: np.float32, outside: np.float32) -> float:
+    """How far from one centre to the next the value falls to ``LIKELY``, 0..1; 1 if it never does."""
+    return 1.0 if outside >= LIKELY else float((inside - LIKELY) / (inside - outside))

@@ -29,6 +29,7 @@ FIXATIONS = 3
 MOST_FIXATIONS = 1000
 MOST_REGIONS = 64
 _MOST_NAME = 60
+_MOST_TEXT = 200  # of a region in words, so that no text takes long to read
 _MOST_DEPTH = 50
 _NUMBER = r"\s*(-?\d{1,7}(?:\.\d{1,6})?)\s*(%?)\s*"
 _TEXT = re.compile(rf"(?P<name>.+?)(?:@(?P<picture>\d{{1,3}}))?={_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}", re.DOTALL)
@@ -115,7 +116,7 @@ def _area(box: Box, size: Size) -> float:
 
 def parse_region(text: str) -> Region:
     """``"cta=40,300,200,60"`` or ``"cta@2=10%,80%,30%,8%"`` -> a region."""
-    match = _TEXT.fullmatch(text.strip())
+    match = _match(text)
     if match is None:
         raise ArgumentError(
             f"region {text[:80]!r} is not name=left,top,width,height in pixels or percent, such as cta=40,300,200,60"
@@ -123,6 +124,10 @@ def parse_region(text: str) -> Region:
     groups = match.groups()[2:]
     values, percent = [float(value) for value in groups[::2]], [sign == "%" for sign in groups[1::2]]
     return _region(match["name"], match["picture"], values, percent)
+
+
+def _match(text: str) -> re.Match[str] | None:
+    return _TEXT.fullmatch(text.strip()) if len(text) <= _MOST_TEXT else None
 
 
 def _region(name: str, picture: str | None, values: Sequence[float], percent: Sequence[bool]) -> Region:
@@ -140,7 +145,7 @@ def parse_regions(texts: Sequence[str]) -> tuple[Region, ...]:
     """Regions of a command line: each is one in words, or the path of a JSON file."""
     found: list[Region] = []
     for text in texts:
-        if _TEXT.fullmatch(text.strip()) is None and text.lower().endswith(".json"):
+        if _match(text) is None and text.lower().endswith(".json"):
             found += read_regions(text)
         else:
             found.append(parse_region(text))

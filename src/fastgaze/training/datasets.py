@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.center_bias import GRID, fit_center_bias
 from fastgaze.core.errors import DataError
-from fastgaze.core.files import new_array, replacing
+from fastgaze.core.files import new_array, remove_leftovers, replacing
 from fastgaze.core.sizes import Size
 from fastgaze.core.spec import STRIDE
 from fastgaze.data import formats
@@ -102,6 +102,7 @@ def dataset_center_bias(data: FixationSet) -> NDArray[np.float32]:
 
 
 def _decode(data: FixationSet, size: tuple[int, int], file: Path) -> None:
+    remove_leftovers(file.parent)
     with replacing(file) as part:
         images = new_array(part, np.uint8, (len(data), *size, 3))
         for i in range(len(data)):

@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor, distributed, nn
 
 from fastgaze.core.errors import ArgumentError, ModelError
-from fastgaze.core.files import replacing, write_whole
+from fastgaze.core.files import remove_leftovers, replacing, write_whole
 from fastgaze.core.jsonable import Document, Json
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def claim(folder: Path, facts: Facts, defaults: Facts) -> None:
     if begun:
         refuse_another(folder, known, facts, defaults)
     if rank() == 0:
+        remove_leftovers(folder)
         write_json(file, _flat(known) | _flat(facts))
 
 

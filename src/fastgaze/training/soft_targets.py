@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import remove_leftovers, replacing
 from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import VGGSpec
 from fastgaze.networks.checkpoint import TrainingRecord, load_gaze_model
@@ -113,6 +113,7 @@ def write_ensemble_targets(workshop: Workshop, ensemble: GazeEnsemble, features:
 
 
 def _save(path: Path, targets: SoftTargets) -> None:
+    remove_leftovers(path.parent)
     with replacing(path) as part:
         np.save(part, targets)
 

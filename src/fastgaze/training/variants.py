@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from fastgaze.core.files import new_array, replacing
+from fastgaze.core.files import new_array, remove_leftovers, replacing
 from fastgaze.training.datasets import PreparedSet
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
@@ -111,6 +111,7 @@ def variant_images(data: PreparedSet, cache: Path) -> NDArray[np.uint8]:
     height, width = data.size
     file = cache / f"{data.name.replace('/', '-')}-{height}x{width}-{KEY}.npy"
     if not file.is_file():
+        remove_leftovers(cache)
         with replacing(file) as part:
             made = new_array(part, np.uint8, data.images.shape)
             for index, pixels in enumerate(data.images):

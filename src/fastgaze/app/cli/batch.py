@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fastgaze.app.cli import common
+from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import parse_size
 
@@ -30,6 +31,7 @@ def batch(
         str | None, typer.Option(help="Address of a running Ray cluster: auto, or ray://HOST:10001.")
     ] = None,
     model: common.Model = None,
+    engine: common.Engine = "onnxruntime",
     ratio: Annotated[
         list[str] | None,
         common.shapes("WIDTH:HEIGHT", "Shape of the crop windows. Repeat it for several. By default 1:1 and 16:9."),
@@ -47,8 +49,10 @@ def batch(
 
     A job that was interrupted continues where it stopped when it is started again with the same arguments.
     """
-    from fastgaze.runtime.batch import BatchOptions, run
+    from fastgaze.runtime.batch import RUNNERS, BatchOptions, run
 
+    if engine in RUNNERS:
+        raise ArgumentError(f"--engine {engine} is now --runner {engine}; --engine is what computes the network")
     wanted = BatchOptions(
         ratios=tuple(ratio or ("1:1", "16:9")),
         peaks=peaks,
@@ -67,6 +71,7 @@ def batch(
             workers,
             address,
             progress=lambda done, total, _: bar.update(task, completed=done, total=total),
+            engine=engine,
         )
     if json:
         common.print_json(summary.to_json())

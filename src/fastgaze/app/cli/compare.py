@@ -46,7 +46,7 @@ def compare(
     from fastgaze.runtime.regions import boxes_in, parse_regions
 
     if not 2 <= len(images) <= MOST_PICTURES:
-        raise ArgumentError(f"{len(images)} pictures cannot be compared; give 2 to {MOST_PICTURES}")
+        raise ArgumentError(f"give 2 to {MOST_PICTURES} pictures to compare, not {len(images)}")
     regions, bias = parse_regions(region or []), pictures.read_bias(center_bias)
     gazes = [predictor.predict(image, center_bias=bias) for image in images]
     boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]

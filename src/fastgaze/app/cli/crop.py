@@ -97,7 +97,9 @@ def crop(
         picture = open_picture(job.source)
         gaze = predictor.look(picture, None if out is None else _pixels_needed(picture.size, wishes)).at(None, bias)
         found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
-        cuts = {} if out is None else {wish: gaze.cut(wish.ratio, wish.size, point, format, quality) for wish in wishes}
+        cuts = (
+            {} if out is None else {wish: gaze.cut(found[wish][0], wish.size, None, format, quality) for wish in wishes}
+        )
         written = [] if job.stem is None else _save(job.stem, cuts)
         if piped:
             sys.stdout.buffer.write(next(iter(cuts.values())).content)

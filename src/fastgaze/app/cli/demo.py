@@ -45,8 +45,9 @@ def _print(rows: "list[DemoPhoto]") -> None:
     from rich.table import Table
 
     table = Table(box=None)
-    table.add_column("photo", no_wrap=True, overflow="ellipsis")
-    for column in ("size", "network", "in all", "first peak", "16:9 window keeps"):
+    # Bounded, so that the numbers of any picture fit beside it into 80 columns.
+    table.add_column("photo", no_wrap=True, overflow="ellipsis", max_width=18)
+    for column in ("size", "network", "in all", "first peak", "16:9 keeps"):
         table.add_column(column, no_wrap=True, justify="right")
     for row in rows:
         times, peak = row.gaze.milliseconds, row.gaze.peaks(1)[0]

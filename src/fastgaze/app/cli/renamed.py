@@ -13,7 +13,6 @@ _VERBS = {
 }
 _OPTIONS = {
     "predict --output-size": "--size WIDTHxHEIGHT",
-    "batch --engine": "--runner",
     "batch --ratios": "--ratio, given once for each ratio",
     "batch --crops": "--candidates",
     "batch --density": "--size WIDTHxHEIGHT",

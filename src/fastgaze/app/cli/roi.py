@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from fastgaze.app.cli.common import STANDARD_STREAM, Model, limit_blas, note, progress
-from fastgaze.app.cli.video import AllThreads, Every, Smooth, Source
+from fastgaze.app.cli.video import AllThreads, Every, Moving, Smooth, Source
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import replacing
 
@@ -28,7 +28,9 @@ def roi(
         Path | None,
         typer.Option(help="File to write; NAME.bin is kvazaar's binary form. By default, or with -, stdout."),
     ] = None,
-    format: Annotated[str, typer.Option(help="kvazaar, svt-av1, ffmpeg (libx264, libx265), csv or json.")] = "kvazaar",
+    format: Annotated[
+        str, typer.Option(help="Form: kvazaar, svt-av1, ffmpeg (libx264, libx265), csv or json.")
+    ] = "kvazaar",
     range: Annotated[
         str, typer.Option(help="LOW:HIGH, the lowest and the highest QP offset; negative is better quality.")
     ] = "-8:8",
@@ -40,6 +42,7 @@ def roi(
     interval: Annotated[float, typer.Option(help="Seconds for which a map holds, with --format ffmpeg.")] = 1.0,
     model: Model = None,
     smooth: Smooth = 0.2,
+    motion: Moving = 0.5,
     every: Every = 1,
     threads: AllThreads = None,
 ) -> None:
@@ -57,7 +60,7 @@ def roi(
     settings = Roi(block, low, high, strength, neutral)
     with Reader(source, threads) as reader, progress() as bar:
         task = bar.add_task(source.name, total=reader.expected_frames)
-        frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every))
+        frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every, motion))
         _write(bar.track(frames, task_id=task), settings, format, out, interval, source)
     if format == "ffmpeg" and out is not None:
         command = ["ffmpeg", "-i", str(source), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]

@@ -18,6 +18,9 @@ Source = Annotated[Path, typer.Argument(metavar="INPUT", help="A video that FFmp
 Smooth = Annotated[
     float, typer.Option(min=0, help="Seconds over which maps are smoothed, within a shot; 0 turns it off.")
 ]
+Moving = Annotated[
+    float, typer.Option("--motion", min=0, max=10, help="How much motion draws attention; 0 leaves it out.")
+]
 Every = Annotated[int, typer.Option(min=1, help="Predict every n-th frame only, and interpolate between them.")]
 AllThreads = Annotated[
     int | None, typer.Option(min=1, help="Threads of each of decoder, network and encoder. By default all cores.")
@@ -39,6 +42,7 @@ def video(
     ] = "overlay",
     opacity: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the heat map at its highest point.")] = 0.7,
     smooth: Smooth = 0.2,
+    motion: Moving = 0.5,
     every: Every = 1,
     preset: Annotated[str, typer.Option(help="Preset of x264, from ultrafast to slow.")] = "superfast",
     crf: Annotated[float, typer.Option(help="Quality of x264, from 0 (best) to 51.")] = 23,
@@ -61,7 +65,7 @@ def video(
             model,
             mode=mode,
             opacity=opacity,
-            watching=Watch(smooth, every),
+            watching=Watch(smooth, every, motion),
             preset=preset,
             crf=crf,
             threads=threads,
@@ -87,7 +91,8 @@ def reframe(
         str | None, typer.Option(help="Width:height of the result, such as 9:16; by default that of --size.")
     ] = None,
     size: Annotated[
-        str | None, typer.Option(help="WIDTHxHEIGHT of the result; by default the window keeps its pixels.")
+        str | None,
+        typer.Option(metavar="WIDTHxHEIGHT", help="Size of the result; by default the window keeps its pixels."),
     ] = None,
     model: common.Model = None,
     preset: Annotated[str, typer.Option(help="Preset of x264, from ultrafast to slow.")] = "superfast",

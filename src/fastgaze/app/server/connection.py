@@ -30,7 +30,6 @@ HEAD_SECONDS = 10.0
 HEAD_BYTES = 16 << 10
 _HEAD_LINES = 100
 _READ_BYTES = 64 << 10
-_GOOD_PICTURES = 3
 # A body may have this many chunks, and one more for every so many bytes.
 _FREE_CHUNKS = 64
 _BYTES_PER_CHUNK = 256
@@ -79,7 +78,8 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
         self.app_state = {**self.app_state, "connection": self}
         self.upload: Transfer | None = None
         """Set while the application reads a body."""
-        self._good = 0
+        self.known = False
+        """Whether the last picture that came over it was good."""
         self._head = bytearray()
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_since = monotonic()
@@ -165,12 +165,7 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
     def note(self, status: int) -> None:
         """A picture that came over this connection was answered with ``status``."""
         if status != 503:  # that says something about the server
-            self._good = self._good + 1 if status == 200 else 0
-
-    @property
-    def known(self) -> bool:
-        """Whether the last pictures that came over it were good."""
-        return self._good >= _GOOD_PICTURES
+            self.known = status == 200
 
     async def flushed(self) -> None:
         """Wait until the client's socket has taken everything."""

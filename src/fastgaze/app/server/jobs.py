@@ -145,7 +145,7 @@ def _compared(
 
 
 def _not_enough(n: int, most: int = MOST_PICTURES) -> ApiError:
-    message = f"{n} pictures cannot be compared; send 2 to {most} as files of one multipart form"
+    message = f"send 2 to {most} pictures to compare as files of one multipart form, not {n}"
     return ApiError(400, "no_picture", message)
 
 
@@ -185,6 +185,8 @@ def _needs(
 ) -> Needs:
     """size: bytes of the pictures as they were sent."""
     costs = [_cost(verb, picture, options, predictor, limits) for picture in pictures]
+    if verb == "compare" and options.format == "overlay":
+        costs.append(_sheet_cost(pictures))
     memory, seconds = sum(cost.bytes for cost, _ in costs) + size, sum(cost.seconds for cost, _ in costs)
     if memory > _MOST_BYTES:
         pixels = sum(picture.size[0] * picture.size[1] for picture in pictures)
@@ -194,6 +196,14 @@ def _needs(
     every_frame = verb == "crop" and options.format != "json" and any(is_animated(p.stored()) for p in pictures)
     heavy = every_frame or seconds > _LIGHT_SECONDS or memory > _LIGHT_BYTES
     return Needs(heavy, sum(answer for _, answer in costs))
+
+
+def _sheet_cost(pictures: Sequence[Picture]) -> tuple[DecodingCost, int]:
+    """Of drawing each picture twice, of the sheet that holds them, and of its PNG file; and the bytes of that."""
+    column = min(COLUMN, max(picture.size[1] for picture in pictures))
+    heights = (min(column * picture.size[0] / picture.size[1], 2 * column) for picture in pictures)
+    pixels = int(len(pictures) * column * (2 * max(heights) + column / 2))
+    return DecodingCost(15 * pixels, 2e-7 * pixels), int(3.1 * pixels)
 
 
 def _cost(
@@ -206,11 +216,7 @@ def _cost(
         height, width = options.size or picture.size
         cost = picture.cost(picture.size) + DecodingCost(8 * height * width, 1.5e-7 * height * width)
         answer = _cut_bytes(picture, options)
-    elif verb == "compare" and kind:  # twice, on paper that is as large, and once more for the rows of a PNG file
-        height, width = 2 * COLUMN, 2 * COLUMN
-        cost = cost + DecodingCost(12 * height * width, 4e-7 * height * width)
-        answer += int(3.1 * 1.2 * height * width)
-    elif kind:
+    elif kind and verb == "gaze":
         height, width = _answer_size(picture, options, limits)
         height += render.legend_height(width) if options.legend and kind == "overlay" else 0
         seconds, memory, sent = _FORMAT_COSTS[kind]

@@ -44,9 +44,9 @@ class Lane:
         """Tasks without a worker."""
         return self._turns.waiting(True) + self._turns.waiting(False)
 
-    def waiting_beside(self, caller: Caller) -> int:
-        """Tasks without a worker of callers who are known, or strangers, as this one is."""
-        return self._turns.waiting(caller.known)
+    def full(self, caller: Caller) -> bool:
+        """Whether so many wait already that a task of this caller had better come again later."""
+        return self._turns.full(caller.known)
 
     @property
     def complete(self) -> bool:

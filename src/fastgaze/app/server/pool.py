@@ -24,8 +24,8 @@ from fastgaze.core.errors import ModelError
 
 logger = logging.getLogger("fastgaze.server")
 
-# Large pictures that may wait, and places that strangers may take: known clients have as many again, and the rest.
-_HEAVY_WAITING = 6
+# Large pictures that may wait, those before which strangers may join them, and the places that strangers may take.
+_HEAVY_WAITING, _HEAVY_STRANGERS = 8, 5
 _STRANGERS_SHARE = 0.75
 
 
@@ -146,8 +146,10 @@ class Pool:
             return await self._call(again, request, turn)
 
     def _check_waiting(self, lane: Lane, request: Request) -> None:
-        if lane is self.heavy and lane.waiting_beside(request.caller) >= _HEAVY_WAITING:
+        if lane is self.heavy and lane.waiting >= (_HEAVY_WAITING if request.caller.known else _HEAVY_STRANGERS):
             raise _busy("too many large pictures wait")
+        if lane is self.light and not request.task.granted and lane.full(request.caller):
+            raise _busy("too many pictures of new clients wait")
 
     async def _call(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
         async with contextlib.AsyncExitStack() as held:

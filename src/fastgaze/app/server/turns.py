@@ -1,9 +1,9 @@
 """Whose turn it is when there is more work than workers.
 
-- A connection whose last three pictures were good is *known*, all others are *strangers*, as who only attacks stays.
-  While known clients are about, strangers get a quarter of the workers' time, no less and no more: what they do not
-  use stays free, so that a known client's picture finds a worker, and the machine time for it. Without known clients
-  strangers get everything.
+- A connection whose last picture was good is *known*; all others are *strangers*. Whoever only attacks stays a
+  stranger. While known clients are about, strangers get a quarter of the workers' time, no less and no more: what they
+  do not use stays free, so that a known client's picture finds a worker, and the machine time for it. Without known
+  clients strangers get everything. More strangers than can be served in a second or two are told to come again.
 - Within a kind, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
   lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. All of this is
   bounded, so that everybody's turn comes.
@@ -26,9 +26,11 @@ _ABOUT_SECONDS = 5.0
 # Strangers may save up, or overdraw, this many seconds of a worker.
 _MOST_SAVED = 0.5
 _MOST_OVERDRAWN = 1.0
+_MOST_WAITING = 6
+"""Strangers who wait for each worker while known clients are about."""
 _SECONDS_PER_BYTE = 3e-6
 _SECONDS_PER_PIXEL = 1e-7
-_MOST_DELAY = 5.0
+_MOST_DELAY = 2.5
 _HALF_LIFE = 10.0
 _MOST_ADDRESSES = 10_000
 
@@ -63,8 +65,9 @@ class Ledger:
         """When the task of ``size`` bytes is due: the smallest number goes first."""
         wanted = task.options["size"] if task.options else None
         pixels = wanted[0] * wanted[1] if wanted else 0
-        delay = _SECONDS_PER_BYTE * size + _SECONDS_PER_PIXEL * pixels + self.used(caller.address)
-        return monotonic() + min(delay, _MOST_DELAY)
+        large = _SECONDS_PER_BYTE * size + _SECONDS_PER_PIXEL * pixels
+        # Each has its own bound: behind a proxy all clients have one address, and sizes still decide.
+        return monotonic() + min(large, _MOST_DELAY) + min(self.used(caller.address), _MOST_DELAY)
 
 
 class Turns(Generic[T]):
@@ -83,6 +86,11 @@ class Turns(Generic[T]):
     def waiting(self, known: bool) -> int:
         """Tasks of that kind without a worker."""
         return sum(not future.done() for _, _, future in self._queues[known])
+
+    def full(self, known: bool) -> bool:
+        """Whether a task of that kind had better come again later."""
+        throttled = not known and monotonic() < self._known_until
+        return throttled and self.waiting(False) >= _MOST_WAITING * self._workers
 
     def add(self, turn: float, known: bool) -> "asyncio.Future[T]":
         """A task that waits from now on, for the result of this future."""

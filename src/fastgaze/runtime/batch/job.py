@@ -12,6 +12,7 @@ from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.runtime.batch.store import FileSystem, Folder, full_name, legible, split_url
 from fastgaze.runtime.card import identity
 from fastgaze.runtime.crop import parse_ratio
+from fastgaze.runtime.engines import DEFAULT_ENGINE
 
 FORMAT = 2
 SETTINGS = "_job.json"
@@ -133,13 +134,16 @@ def _column(system: FileSystem, path: str, source: str) -> list[str]:
         raise DataError(f"{source} has a path in column {COLUMN!r} that is not UTF-8 text ({error.reason})") from error
 
 
-def open_job(folder: Folder, found: Sequence[str], model: bytes, options: BatchOptions) -> list[Shard]:
+def open_job(
+    folder: Folder, found: Sequence[str], model: bytes, options: BatchOptions, engine: str = DEFAULT_ENGINE
+) -> list[Shard]:
     """All shards of the job in ``folder``, which is begun now or continued; images that were not in it yet are added.
 
-    A job is continued with the same settings and a model that computes the same, however it was named, scored or timed.
+    A job is continued with the same settings and engine, and a model that computes the same, however it was named,
+    scored or timed.
     """
     names = folder.names()
-    settings = {"format": FORMAT, "model": identity(model), **options.to_json()}
+    settings = {"format": FORMAT, "model": identity(model), "engine": engine, **options.to_json()}
     parts: list[list[str]] = []
     if SETTINGS in names:
         _compare(_read_settings(folder), settings, folder.url)
@@ -175,6 +179,7 @@ def _damaged(folder: Folder, name: str) -> DataError:
 
 
 def _compare(before: Document, now: Document, url: str) -> None:
+    before = {"engine": DEFAULT_ENGINE} | before  # jobs that were begun before there was a choice
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
         raise ArgumentError(

@@ -15,8 +15,8 @@ from fastgaze.runtime import zoo
 from fastgaze.runtime.batch.job import BatchOptions, Shard, find_images, open_job
 from fastgaze.runtime.batch.local import run_local
 from fastgaze.runtime.batch.store import Folder
-from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup
-from fastgaze.runtime.engines import available_cores
+from fastgaze.runtime.batch.work import ShardReport, ShardWorker, WorkerSetup, count_errors
+from fastgaze.runtime.engines import DEFAULT_ENGINE, ENGINES, available_cores, no_engine
 
 if TYPE_CHECKING:
     import pyarrow
@@ -39,7 +39,7 @@ class BatchSummary:
     done: int
     """Images of this run, those with errors included."""
     errors: int
-    """Images of this run that could not be read."""
+    """Images of the whole job that could not be used, those of earlier runs included."""
     seconds: float
     milliseconds: dict[str, float] = field(default_factory=dict)
     """Of one worker, per image: read, decode, prepare, network, tail, describe, write."""
@@ -68,25 +68,29 @@ def run(
     workers: int | None = None,
     address: str | None = None,
     progress: Progress | None = None,
+    engine: str = DEFAULT_ENGINE,
 ) -> BatchSummary:
     """Rows of all images in ``source`` as Parquet files in the folder ``output``; both may be URLs of fsspec.
 
     runner: "local" or "ray". workers: processes or actors, one core each, all cores by default. address: of a Ray
-    cluster. progress: counts the images of the job that are done.
+    cluster. progress: counts the images of the job that are done. engine: of the network, as in ``load``.
     """
     require("pyarrow", "batch")
+    if engine not in ENGINES:
+        raise no_engine(engine)
     workers = _checked(runner, workers, address)
     start = perf_counter()
     _, content, _ = zoo.read_model(zoo.default_name() if model is None else Path(model))
     folder = Folder(output)
     with folder.locked():
-        shards = open_job(folder, find_images(source), content, options)
+        shards = open_job(folder, find_images(source), content, options, engine)
         present = folder.names(filled=True)
         missing = [shard for shard in shards if shard.name not in present]
         total = sum(len(shard.paths) for shard in shards)
         before = total - sum(len(shard.paths) for shard in missing)
-        clock, done, errors = Clock(), 0, 0
-        for report in _start(runner, missing, WorkerSetup(folder.url, content, options), workers, address):
+        clock, done = Clock(), 0
+        errors = _errors_before(folder, sorted(shard.name for shard in shards if shard.name in present))
+        for report in _start(runner, missing, WorkerSetup(folder.url, content, options, engine), workers, address):
             done, errors = done + report.images, errors + report.errors
             clock.add(report.steps)
             if progress is not None:
@@ -94,6 +98,19 @@ def run(
         folder.clean()
     per_image = clock.milliseconds(done) if done else {}
     return BatchSummary(folder.url, runner, workers, total, done, errors, perf_counter() - start, per_image)
+
+
+def _errors_before(folder: Folder, names: Sequence[str]) -> int:
+    """Images with an error in the files that earlier runs have written."""
+    arrow = require("pyarrow", "batch")
+    errors = 0
+    for name in names:
+        try:
+            with folder.open(name) as file:
+                errors += count_errors(file)
+        except (arrow.ArrowException, OSError) as error:
+            raise DataError(f"{folder.url}/{name} is damaged; remove it and start the job again") from error
+    return errors
 
 
 def _checked(runner: str, workers: int | None, address: str | None) -> int:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from fastgaze.core.errors import DataError, require
 from fastgaze.core.files import locked
@@ -98,6 +98,11 @@ class Folder:
         """The content of one file."""
         content: bytes = self._system.cat_file(self._path(name))
         return content
+
+    def open(self, name: str) -> BinaryIO:
+        """One file, of which perhaps only the end is needed."""
+        stream: BinaryIO = self._system.open(self._path(name), "rb")
+        return stream
 
     def write(self, name: str, content: bytes) -> None:
         """Write under a temporary name, then rename: nobody ever sees half a file."""

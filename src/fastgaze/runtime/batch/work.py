@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from fastgaze.core.errors import FastGazeError, require
 from fastgaze.core.jsonable import Json
@@ -16,7 +16,7 @@ from fastgaze.core.sizes import format_size
 from fastgaze.runtime.batch.job import BatchOptions, Shard
 from fastgaze.runtime.batch.store import Folder, read_bytes
 from fastgaze.runtime.card import parse_card
-from fastgaze.runtime.engines import make_engine
+from fastgaze.runtime.engines import DEFAULT_ENGINE, make_engine
 from fastgaze.runtime.predictor import Predictor
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class WorkerSetup:
     output: str
     model: bytes
     options: BatchOptions
+    engine: str = DEFAULT_ENGINE
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class ShardWorker:
 
     def __init__(self, setup: WorkerSetup) -> None:
         card = parse_card(setup.model, "model")
-        self._predictor = Predictor(card, make_engine(Path(card.name), setup.model, threads=1))
+        self._predictor = Predictor(card, make_engine(Path(card.name), setup.model, setup.engine, threads=1))
         self._options = setup.options
         self._schema = schema(setup.options, card.name)
         self._folder = Folder(setup.output)
@@ -127,6 +128,13 @@ def schema(options: BatchOptions, model: str) -> "pyarrow.Schema":
     ]
     density = "" if options.density is None else format_size(options.density)
     return arrow.schema(fields, metadata={"fastgaze.model": model, "fastgaze.density": density})
+
+
+def count_errors(file: BinaryIO) -> int:
+    """Images with an error in one file of a job, from its footer alone."""
+    facts = require("pyarrow.parquet", "batch").read_metadata(file)
+    columns = [facts.row_group(index).column(facts.num_columns - 1) for index in range(facts.num_row_groups)]
+    return sum(column.num_values - column.statistics.null_count for column in columns)
 
 
 def failed(path: str, error: str) -> Row:

@@ -2,6 +2,7 @@
 
 reader   a file -> upright frames, and its sound
 shots    where one shot ends and the next begins
+motion   what moves beside the camera
 watch    frames -> saliency, smoothed over time but never across a cut
 overlay  a small heat map -> the planes of a YUV frame
 writer   frames and sound -> a file that plays even if its writing was cut short

@@ -20,7 +20,7 @@ MOVE = 1.0
 """Attention times seconds that a move across the length of the frame has to gain."""
 SPEED = 0.5
 """Lengths of the frame per second."""
-EASE = 1.2
+EASE = 2.0
 """Seconds."""
 
 

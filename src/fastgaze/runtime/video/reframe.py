@@ -5,7 +5,7 @@ every frame, scaled and encoded, the sound copied. Between the two only numbers 
 second of video.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from fastgaze.runtime.video.camera import DEFAULT, Steadiness, find_path, keyfra
 from fastgaze.runtime.video.overlay import LIMITED, plane, to_420
 from fastgaze.runtime.video.reader import Reader, frame_size
 from fastgaze.runtime.video.run import PathLike, as_predictor, frames_with_sound
-from fastgaze.runtime.video.watch import Seen, Watch, color_space, watch
+from fastgaze.runtime.video.watch import MOTION, Seen, Watch, color_space, watch
 from fastgaze.runtime.video.writer import Writer, check_target
 
 if TYPE_CHECKING:
@@ -112,22 +112,37 @@ def plan(
     progress: Progress = silent,
 ) -> Reframing:
     """Find the window of ``ratio`` (width over height, as shown) for every frame of the video at ``path``."""
+    return plan_all(path, [ratio], model, steadiness, threads, progress)[0]
+
+
+def plan_all(
+    path: PathLike,
+    ratios: Sequence[str | float | tuple[float, float]],
+    model: PathLike | Predictor | None = None,
+    steadiness: Steadiness = DEFAULT,
+    threads: int | None = None,
+    progress: Progress = silent,
+) -> list[Reframing]:
+    """The same for several ratios, for which the video is watched once."""
     predictor = as_predictor(model, threads)
     with Reader(path, threads) as reader:
-        shape = parse_ratio(ratio) / float(reader.stream.sample_aspect_ratio or 1)
+        shapes = [parse_ratio(ratio) / float(reader.stream.sample_aspect_ratio or 1) for ratio in ratios]
         every = max(round(reader.rate / PER_SECOND), 1)
         shots: list[_Shot] = []
-        frames = watch(reader.frames(), predictor, Watch(every=every), Clock())
+        frames = watch(reader.frames(), predictor, Watch(every=every, motion=MOTION), Clock())
         for index, seen in enumerate(frames, 1):
             if seen.cut:
-                shots.append(_Shot(shape, every))
+                shots.append(_Shot(shapes, every))
             shots[-1].add(seen)
             progress(index, reader.expected_frames, Path(path).name)
     if not shots:
         raise DataError(f"{path} holds no frame that can be decoded")
     size = shots[0].size
-    window = _even(window_size(size, shape, 1.0))
-    return Reframing(size, window, tuple(shot.path(size, window, steadiness) for shot in shots))
+    windows = [_even(window_size(size, shape, 1.0)) for shape in shapes]
+    return [
+        Reframing(size, window, tuple(shot.path(number, size, window, steadiness) for shot in shots))
+        for number, window in enumerate(windows)
+    ]
 
 
 def reframe(
@@ -175,48 +190,61 @@ def _even(size: Size) -> Size:
 class _Shot:
     """What is gathered of a shot while it is watched."""
 
-    def __init__(self, ratio: float, every: int) -> None:
-        self._ratio, self._every = ratio, every
+    def __init__(self, ratios: Sequence[float], every: int) -> None:
         self.size: Size = (0, 0)
+        self._every = every
         self._times: list[float] = []
         self._looks: list[int] = []
-        self._worth: list[npt.NDArray[np.float32]] = []
-        self._mass: list[npt.NDArray[np.float32]] = []
-        # Along the one axis on which the window can move (0 is x), in lengths of the frame.
-        self._axis, self._places = 0, np.zeros(0)
+        self._judged = [_Judged(ratio) for ratio in ratios]
 
     def add(self, seen: Seen) -> None:
         """One frame; those that the network saw are judged."""
         if not self._times:
             self.size = frame_size(seen.frame)
         if len(self._times) % self._every == 0:
-            self._look(seen)
+            self._looks.append(len(self._times))
+            integral = Integral(seen.view.at(seen.view.working).density, self.size)
+            heads = head_map(open_picture(seen.rgb))
+            for judged in self._judged:
+                judged.add(integral, heads)
         self._times.append(seen.time)
 
-    def _look(self, seen: Seen) -> None:
-        integral = Integral(seen.view.at(seen.view.working).density, self.size)
-        boxes, worth = worth_of_places(integral, self._ratio, head_map(open_picture(seen.rgb)))
+    def path(self, number: int, size: Size, window: Size, how: Steadiness) -> ShotPath:
+        """The path for one of the ratios, for frames of ``size`` and a window that is a little smaller to be even."""
+        judged, times = self._judged[number], np.array(self._times)
+        places = find_path(np.array(judged.worth, np.float64), times[self._looks], judged.places, times, how)
+        free = np.array([size[1] - window[1], size[0] - window[0]], np.float64)
+        corners = np.tile(np.rint(free / 2), (len(times), 1))
+        length = size[1] if judged.axis == 0 else size[0]
+        corners[:, judged.axis] = np.clip(np.rint(places * length), 0, free[judged.axis])
+        masses = np.array(judged.mass, np.float64)
+        held = [np.interp(places[at], judged.places, row) for at, row in zip(self._looks, masses, strict=True)]
+        return ShotPath(times, corners, float(np.mean(held)), float(masses[:, masses.shape[1] // 2].mean()))
+
+
+class _Judged:
+    """Worth and mass of every place of a window of one ratio, at every moment that was looked at."""
+
+    def __init__(self, ratio: float) -> None:
+        self._ratio = ratio
+        self.axis = 0
+        """On which the window can move: 0 is x, 1 is y."""
+        self.places: Values = np.zeros(0)
+        """Along that axis, in lengths of the frame."""
+        self.worth: list[npt.NDArray[np.float32]] = []
+        self.mass: list[npt.NDArray[np.float32]] = []
+
+    def add(self, integral: Integral, heads: npt.NDArray[np.float32]) -> None:
+        """One more moment."""
+        boxes, worth = worth_of_places(integral, self._ratio, heads)
         left, top, right, bottom = boxes.T
         across = len(np.unique(top)) == 1
         rows, columns = (1, None) if across else (None, 1)
         mass = integral.mass(top[:rows], bottom[:rows], left[:columns], right[:columns])
-        self._looks.append(len(self._times))
-        self._worth.append(worth.astype(np.float32))
-        self._mass.append(mass.ravel().astype(np.float32))
-        self._axis = 0 if across else 1
-        self._places = left / self.size[1] if across else top / self.size[0]
-
-    def path(self, size: Size, window: Size, how: Steadiness) -> ShotPath:
-        """The path, for frames of ``size`` and a window that is a little smaller for even numbers."""
-        times, worth = np.array(self._times), np.array(self._worth, np.float64)
-        places = find_path(worth, times[self._looks], self._places, times, how)
-        free = np.array([size[1] - window[1], size[0] - window[0]], np.float64)
-        corners = np.tile(np.rint(free / 2), (len(times), 1))
-        length = size[1] if self._axis == 0 else size[0]
-        corners[:, self._axis] = np.clip(np.rint(places * length), 0, free[self._axis])
-        masses = np.array(self._mass, np.float64)
-        held = [np.interp(places[at], self._places, row) for at, row in zip(self._looks, masses, strict=True)]
-        return ShotPath(times, corners, float(np.mean(held)), float(masses[:, masses.shape[1] // 2].mean()))
+        self.axis = 0 if across else 1
+        self.places = left / integral.size[1] if across else top / integral.size[0]
+        self.worth.append(worth.astype(np.float32))
+        self.mass.append(mass.ravel().astype(np.float32))
 
 
 class _WindowCutter:

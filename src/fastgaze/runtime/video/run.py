@@ -40,7 +40,7 @@ class VideoReport:
     cpu_seconds: float
     """Of all threads."""
     milliseconds: dict[str, float]
-    """Per frame: decode, scale, network, tail, overlay, encode."""
+    """Per frame: decode, scale, network, motion, tail, overlay, encode."""
 
     @property
     def fps(self) -> float:

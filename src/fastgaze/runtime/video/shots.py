@@ -3,7 +3,8 @@
 Two frames of one shot show the same things, a little moved, larger or brighter. So a frame is cut into blocks, each of
 which is looked for nearby in the other frame; what is not found there, weighted by contrast, is how much has changed
 (``unlike``). Brightness plays no part in it. Where much is missing, the frames are first laid over each other as a fast
-pan would have moved them; if much is missing even then, the change of the colours' histogram adds to it (``change``).
+pan or zoom would have moved them; if much is missing even then, the change of the colours' histogram adds to it
+(``change``).
 
 A shot begins at a frame that
 
@@ -26,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from fastgaze.core.operators import sharing_matrix
+from fastgaze.core.operators import bilinear_matrix, sharing_matrix
 from fastgaze.core.sizes import Size, shrunk
 
 Array = npt.NDArray[np.float32]
@@ -52,6 +53,8 @@ _PLAIN = 3.0
 _STILL = 0.12
 # Share of both frames, and of their contrast, that must lie in their common part after a pan.
 _COMMON = 0.4
+# Factors by which a zoom may have enlarged the picture; what lies between is found by the search for blocks.
+_ZOOMS = (1.3, 1.7, 2.2)
 # Levels by which the mean of the common part may differ.
 _SAME_LIGHT = 24.0
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
@@ -95,11 +98,11 @@ def change(before: Glance, after: Glance) -> float:
     if float(np.abs(after.luma - before.luma).mean()) <= _STILL * contrast:
         return 0.0
     missing = unlike(before.luma, after.luma)
-    if missing > UNLIKE and (both := overlap(before.luma, after.luma)) is not None:
-        panned = unlike(*both)
-        missing = panned if panned <= UNLIKE else missing
     if missing <= UNLIKE:
         return missing
+    for one, other in _as_the_camera_may_have_moved(before.luma, after.luma):
+        if (left := unlike(one, other)) <= UNLIKE:
+            return left
     return missing + 0.5 * float(np.abs(after.colours - before.colours).sum(axis=1).max())
 
 
@@ -128,6 +131,24 @@ def unlike(before: Array, after: Array) -> float:
             weight = (energy / block**2) ** 0.5 + 1
             missing, weights = missing + weight * (1 - best), weights + weight
     return min(max(missing / weights, 0.0), 1.0)
+
+
+def _as_the_camera_may_have_moved(before: Array, after: Array) -> Iterator[tuple[Array, Array]]:
+    """Both frames as they lie over each other after a fast pan, and after zooms in and out."""
+    if (both := overlap(before, after)) is not None:
+        yield both
+    for factor in _ZOOMS:
+        yield _enlarged(before, factor), after
+        yield before, _enlarged(after, factor)
+
+
+def _enlarged(values: Array, factor: float) -> Array:
+    """The middle of a picture, enlarged to its size."""
+    sides = [max(round(side / factor), 2) for side in values.shape]
+    (top, left), (height, width) = ((n - side) // 2 for n, side in zip(values.shape, sides, strict=True)), sides
+    rows, columns = (bilinear_matrix(side, n) for side, n in zip(sides, values.shape, strict=True))
+    enlarged: Array = (rows @ values[top : top + height, left : left + width] @ columns.T).astype(np.float32)
+    return enlarged
 
 
 def overlap(before: Array, after: Array) -> tuple[Array, Array] | None:

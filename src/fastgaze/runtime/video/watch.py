@@ -13,6 +13,7 @@ from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size, shrunk
 from fastgaze.runtime.predictor import Predictor, View
 from fastgaze.runtime.resize import prepare
+from fastgaze.runtime.video.motion import Motion
 from fastgaze.runtime.video.reader import frame_size, frame_time
 from fastgaze.runtime.video.shots import Glance, glance, mark_cuts
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 Pixels = npt.NDArray[np.uint8]
 
+SMOOTH = 0.2
+"""Seconds; with ``MOTION`` what predicts recorded gaze best (``python -m experiments.video_temporal``)."""
+MOTION = 0.5
+_MOST_MOTION = 10
 # Pixels along the longer side that are enough to find cuts.
 _CUT_SIDE = 256
 # FFmpeg's numbers of "unspecified" colour spaces; HD without a tag is BT.709 by convention.
@@ -34,15 +39,19 @@ class Watch:
     """How a video is watched.
 
     smooth: time constant of an exponential mean of log densities, in seconds; 0 is none.
+    motion: strength with which motion raises the density of a place (``motion``); 0 leaves it out.
     every: run the network on every n-th frame and at cuts, and interpolate linearly between; holds n frames.
     """
 
     smooth: float = 0.0
     every: int = 1
+    motion: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.smooth) and self.smooth >= 0):
             raise ArgumentError(f"smooth={self.smooth} is not a time in seconds of at least 0")
+        if not (math.isfinite(self.motion) and 0 <= self.motion <= _MOST_MOTION):
+            raise ArgumentError(f"motion={self.motion} is not between 0 and {_MOST_MOTION}")
         if not 1 <= self.every <= 100:
             raise ArgumentError(f"every={self.every} is not between 1 and 100")
 
@@ -68,7 +77,7 @@ class Seen:
 def watch(frames: "Iterable[VideoFrame]", predictor: Predictor, how: Watch, clock: Clock) -> Iterator[Seen]:
     """Every frame in order, with its saliency."""
     smoothed: Seen | None = None
-    for seen in _interpolated(_scaled(frames, predictor, clock), predictor, how.every, clock):
+    for seen in _interpolated(_scaled(frames, predictor, clock), predictor, how, clock):
         smoothed = _smoothed(seen, smoothed, how.smooth)
         yield smoothed
 
@@ -77,29 +86,30 @@ def watch(frames: "Iterable[VideoFrame]", predictor: Predictor, how: Watch, cloc
 class _Scaled:
     frame: "VideoFrame"
     rgb: Pixels
+    luma: npt.NDArray[np.float32]
     cut: bool
 
 
 def _scaled(frames: "Iterable[VideoFrame]", predictor: Predictor, clock: Clock) -> Iterator[_Scaled]:
     """Frames with their working-size RGB, cuts marked."""
-    for (frame, rgb), cut in mark_cuts(_glances(frames, FrameScaler(predictor.card.working_size), clock)):
-        yield _Scaled(frame, rgb, cut)
+    for (frame, rgb, seen), cut in mark_cuts(_glances(frames, FrameScaler(predictor.card.working_size), clock)):
+        yield _Scaled(frame, rgb, seen.luma, cut)
 
 
 def find_cuts(frames: "Iterable[VideoFrame]") -> "Iterator[tuple[VideoFrame, bool]]":
     """Every frame in order, with whether it begins a new shot; no network is needed for that."""
-    for (frame, _), cut in mark_cuts(_glances(frames, FrameScaler(lambda size: shrunk(size, _CUT_SIDE)), Clock())):
+    for (frame, _, _), cut in mark_cuts(_glances(frames, FrameScaler(lambda size: shrunk(size, _CUT_SIDE)), Clock())):
         yield frame, cut
 
 
 def _glances(
     frames: "Iterable[VideoFrame]", scaler: "FrameScaler", clock: Clock
-) -> "Iterator[tuple[tuple[VideoFrame, Pixels], Glance]]":
+) -> "Iterator[tuple[tuple[VideoFrame, Pixels, Glance], Glance]]":
     for frame in frames:
         with clock("scale"):
             rgb = scaler(frame)
             seen = glance(rgb, frame_time(frame))
-        yield (frame, rgb), seen
+        yield (frame, rgb, seen), seen
 
 
 class FrameScaler:
@@ -140,17 +150,23 @@ def color_space(frame: "VideoFrame") -> int:
     return space
 
 
-def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, every: int, clock: Clock) -> Iterator[Seen]:
+def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, how: Watch, clock: Clock) -> Iterator[Seen]:
     """Saliency of every frame; between the frames that the network saw, linear, but never across a cut."""
     waiting: list[_Scaled] = []
     last: View | None = None
+    motion = Motion()
     for item in frames:
-        if last is not None and not item.cut and len(waiting) < every - 1:
+        motion.see(item.luma, frame_time(item.frame), item.cut)
+        if last is not None and not item.cut and len(waiting) < how.every - 1:
             waiting.append(item)
             continue
         with clock("network"):
             pixels = prepare(item.rgb, (item.rgb.shape[0], item.rgb.shape[1]), predictor.card)
             now = predictor.see(pixels, frame_size(item.frame))
+        if how.motion:
+            with clock("motion"):
+                shape = (now.saliency.shape[0], now.saliency.shape[1])
+                now = replace(now, saliency=now.saliency + np.float32(how.motion) * motion.cue(shape))
         if last is not None:
             yield from _between(waiting, last, last if item.cut else now)
         waiting, last = [], now

@@ -38,6 +38,9 @@ function describe({ share, lift, rank, seen }, count) {
   return `${percent(share)} of the attention, ${times} times its share of the area${order}; seen within the first ${FIXATIONS} fixations with a chance of ${percent(seen)}`;
 }
 
+// As maps take boxes.
+export const edges = ({ left, top, width, height }) => [left, top, left + width, top + height];
+
 export function percent(share) {
   return share > 0 && share < 0.0995 ? `${(100 * share).toFixed(1)}%` : `${Math.round(100 * share)}%`;
 }

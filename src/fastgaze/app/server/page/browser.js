@@ -9,15 +9,16 @@ const waiting = new Map();
 const numbers = new WeakMap();
 let worker;
 let count = 0;
+// Storing everything for offline use waits a little, so that it does not delay a map that is on its way.
+const AFTER_FIRST_MAP = 1500;
 
 export async function start() {
   worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
   worker.addEventListener("message", ({ data }) => settle(data));
   worker.addEventListener("error", () => giveUp("This browser cannot run the model. A current Chrome, Edge, Firefox or Safari can."));
-  keepForOffline();
   const [facts, { examples }] = await Promise.all([read("models.json"), read("examples.json")]);
   // The engine gets ready while the user chooses a picture; what goes wrong is said with the first one.
-  tell("load", { name: facts.default }).catch(() => {});
+  tell("load", { name: facts.default }).then(() => setTimeout(keepForOffline, AFTER_FIRST_MAP), () => {});
   return { ...facts, examples, promise: "Pictures stay in this browser: nothing is sent anywhere." };
 }
 
@@ -25,6 +26,8 @@ export async function look(file, options, signal) {
   const { grid, ...result } = await tell("look", asked(file, options), signal);
   return { ...result, heat: heatAddress(grid) };
 }
+
+export const crops = (file, options, signal) => tell("crops", asked(file, options), signal);
 
 export const grid = (file, options, signal) => tell("grid", asked(file, options), signal);
 

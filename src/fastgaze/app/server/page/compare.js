@@ -1,25 +1,19 @@
 // Two pictures side by side on one scale, the difference of their maps, and what changed for each region.
 
-import { paint, topOf } from "./gaze/heat.js";
-import { percent } from "./boxes.js";
+import { edges, percent } from "./boxes.js";
+import { paint, paintChange, topOf } from "./gaze/heat.js";
+import { stem } from "./save.js";
 
 const $ = (id) => document.getElementById(id);
 const LONGEST = 640;
-// Where the second picture gets more of the attention, and where it gets less.
-const MORE = [214, 96, 20];
-const LESS = [36, 92, 200];
 
 // Each of both: { name, url, gaze, regions }.
 export async function show(first, second) {
   const top = topOf([first.gaze.grid, second.gaze.grid]);
-  const tiles = [await overlay(first, top), await overlay(second, top)];
-  const alike = Math.abs(Math.log((first.gaze.size.width * second.gaze.size.height) / (first.gaze.size.height * second.gaze.size.width))) < 0.02;
-  if (alike) tiles.push(await change(first, second));
+  const tiles = [await overlay(first, top), await overlay(second, top), await change(first, second, top)];
   $("tiles").replaceChildren(...tiles);
-  $("tiles").style.setProperty("--tiles", tiles.length);
-  $("comparison-hint").textContent = alike
-    ? "Colours mean the same in both pictures. In the third, orange places get more attention in the second picture, blue ones less."
-    : "Colours mean the same in both pictures. Their shapes differ, so there is no map of the difference.";
+  $("comparison-hint").textContent =
+    "Colours mean the same in both pictures. Orange places get more attention in the second one, blue ones less.";
   showChanges(first, second);
 }
 
@@ -29,12 +23,12 @@ function showChanges(first, second) {
   const names = [...new Set([...first.regions, ...second.regions].map(({ name }) => name))];
   const share = (picture, other, name) => {
     const region = picture.regions.find((each) => each.name === name) ?? (same ? other.regions.find((each) => each.name === name) : null);
-    return region ? picture.gaze.mass(region.box) : null;
+    return region ? picture.gaze.mass(edges(region.box)) : null;
   };
   const rows = names.map((name) => [name, share(first, second, name), share(second, first, name)]);
   $("changes").hidden = rows.length === 0;
-  $("first-name").textContent = first.name;
-  $("second-name").textContent = second.name;
+  $("first-name").textContent = stem(first.name);
+  $("second-name").textContent = stem(second.name);
   $("change-rows").replaceChildren(...rows.map(row));
   if (!rows.length) $("comparison-hint").textContent += " Draw regions in one of the pictures to compare what they get.";
 }
@@ -89,9 +83,9 @@ async function overlay(picture, top) {
   });
 }
 
-async function change(first, second) {
+async function change(first, second, top) {
   const photo = await photoOf(second);
-  const difference = toCanvas(second.gaze.grid, paintChange(first.gaze.grid, second.gaze.grid));
+  const difference = toCanvas(second.gaze.grid, paintChange(first.gaze.grid, second.gaze.grid, top));
   return tile("Difference", second.gaze.size, (context, width, height) => {
     context.filter = "grayscale(1)";
     context.globalAlpha = 0.35;
@@ -100,19 +94,4 @@ async function change(first, second) {
     context.globalAlpha = 1;
     context.drawImage(difference, 0, 0, width, height);
   });
-}
-
-// On the second one's grid; the shapes are nearly the same, so the nearest cell of the first one is at the same place.
-function paintChange(before, after) {
-  const cells = after.width * after.height;
-  const changes = Float64Array.from({ length: cells }, (_, i) => {
-    const row = Math.floor(((Math.floor(i / after.width) + 0.5) * before.height) / after.height);
-    const column = Math.floor((((i % after.width) + 0.5) * before.width) / after.width);
-    const lift = (grid, at) => Math.exp(grid.values[at]) * grid.values.length;
-    return Math.sqrt(lift(after, i)) - Math.sqrt(lift(before, row * before.width + column));
-  });
-  const most = Math.max(changes.reduce((top, value) => Math.max(top, Math.abs(value)), 0), 1);
-  const rgba = new Uint8ClampedArray(4 * cells);
-  changes.forEach((value, i) => rgba.set([...(value > 0 ? MORE : LESS), 255 * Math.min(Math.abs(value) / most, 1)], 4 * i));
-  return rgba;
 }

@@ -11,6 +11,7 @@ import * as stage from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_PICTURES = 24;
+const WINDOWS = "3"; // suggested for every ratio
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 
 // A picture: { file, example, url, size, decoding, result, asked, regions, gaze }. `asked` are the options of `result`.
@@ -48,8 +49,10 @@ function showResult() {
   stage.showMarks(result.peaks, size);
   panel.showPeaks(result.peaks, stage.light);
   boxes.show(regions, size);
-  chooseRatio(state.ratio, state.wanted?.window > 0 ? state.wanted.window : 0);
+  const window = state.wanted?.window > 0 ? state.wanted.window : 0;
   state.wanted = null;
+  chooseRatio(state.ratio, window);
+  findCrops(state.current, window);
   const { network, total } = result.milliseconds;
   $("caption").textContent = `${file.name} · ${size.width} × ${size.height}`;
   $("timing").textContent = `${panel.time(total)} in all, ${panel.time(network)} in the network`;
@@ -64,6 +67,20 @@ function showPictures() {
   const { pictures, current } = state;
   panel.showStrip(pictures, current, show, remove);
   panel.showOthers(pictures, current);
+}
+
+// Where windows come after the map.
+async function findCrops(picture, window) {
+  const { result } = picture;
+  const [ratio, missing] = [state.ratio, panel.RATIOS.filter((each) => !result.crops.some((crop) => crop.ratio === each))];
+  if (!missing.length) return;
+  try {
+    const { model, center_bias } = result;
+    result.crops = await engine.crops(picture.file, { model, center_bias, ratio: missing.join(","), n: WINDOWS });
+    if (state.current?.result === result) chooseRatio(state.ratio, state.ratio === ratio ? window : 0);
+  } catch (error) {
+    report(error, "The crops cannot be found.");
+  }
 }
 
 const windows = () => state.current?.result?.crops.find((crop) => crop.ratio === state.ratio)?.windows ?? [];
@@ -170,7 +187,7 @@ async function predict(picture, signal) {
   const asked = options();
   const key = JSON.stringify(asked);
   if (picture.result && picture.asked === key) return;
-  const result = await engine.look(picture.file, { ...asked, ratio: panel.RATIOS.join(","), n: "3" }, signal);
+  const result = await engine.look(picture.file, { ...asked, ratio: panel.RATIOS.join(","), n: WINDOWS }, signal);
   Object.assign(picture, { result, asked: key, gaze: null });
 }
 
@@ -237,7 +254,7 @@ async function measureRegions(settled) {
   try {
     const gaze = await gazeOf(picture);
     if (state.current !== picture) return;
-    boxes.showFacts(gaze.regions(Object.fromEntries(picture.regions.map(({ name, box }) => [name, box]))));
+    boxes.showFacts(gaze.regions(Object.fromEntries(picture.regions.map(({ name, box }) => [name, boxes.edges(box)]))));
   } catch (error) {
     report(error, "The regions cannot be measured.");
   }
@@ -254,6 +271,7 @@ async function startComparing() {
     await compare.show(...described);
     $("view").hidden = true;
     $("comparison").hidden = false;
+    $("comparison").scrollIntoView({ block: "nearest" });
     say(`${first.file.name} and ${second.file.name} are shown side by side.`);
   } catch (error) {
     $("compare").value = "";

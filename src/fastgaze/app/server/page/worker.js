@@ -15,8 +15,14 @@ const verbs = {
   async look({ file, number, options }) {
     const begun = performance.now();
     const { gaze, milliseconds } = await view(file, number, options);
-    const found = await gaze.toJson({ ratios: options.ratio.split(","), n: Number(options.n) });
+    const found = await gaze.toJson();
     return { ...found, grid: gaze.grid, milliseconds: { ...milliseconds, total: performance.now() - begun } };
+  },
+
+  // After the map, which is shown meanwhile: heads take a second network.
+  async crops({ file, number, options }) {
+    const { gaze } = await view(file, number, options);
+    return (await gaze.toJson({ ratios: options.ratio.split(","), n: Number(options.n) })).crops;
   },
 
   async grid({ file, number, options }) {

@@ -9,7 +9,7 @@
  * @property {readonly number[]} mean of red, green and blue, 0..1
  * @property {readonly number[]} std
  * @property {number} sigma standard deviation of the blur, in pixels of the working size
- * @property {number} temperature by which the blurred saliency is divided before the centre bias is added
+ * @property {number} temperature factor on the saliency, before the centre bias is added
  * @property {{ width: number, height: number, values: Float32Array }} bias log density, natural log, by rows
  * @property {Readonly<Record<string, unknown>>} document everything as it stands in the file
  */

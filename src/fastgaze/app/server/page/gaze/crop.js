@@ -1,14 +1,19 @@
-// Crop windows of a given ratio that keep what people look at, and do not cut heads, as runtime/crop.py finds them.
+// Crop windows of a given ratio that keep what people look at, and do not cut heads, as runtime/crop.py finds them:
 //
-// A window's worth is the attention it encloses, minus what its edges cut: attention beyond an even share in a narrow
-// band along each edge, and heads. An edge on the border of the picture cuts nothing. The first candidate is the
-// largest window at its best place; the others, of any scale, are ranked by worth above chance and overlap little.
+//   worth = mass - EDGE * cut - HEAD * damage - area
+//
+// mass: the attention inside a window. cut: what bands along its edges hold beyond an even share. damage: the heads that
+// do not lie whole inside it. area: its share of the picture. An edge on the border of the picture cuts nothing. The
+// first candidate is the largest window at its best place; the others, of any scale, are the best ones that overlap
+// little with those before.
 
+import { findHeads } from "./heads.js";
 import { clamp, fixed, round } from "./numbers.js";
 
 /** @typedef {import("./numbers.js").Size} Size */
 /** @typedef {import("./tail.js").Grid} Grid */
 /** @typedef {import("./integral.js").Integral} Integral */
+/** @typedef {import("./heads.js").Head} Head */
 /** @typedef {[left: number, top: number, right: number, bottom: number]} Edges right and bottom are the first outside */
 /**
  * @typedef {object} Crop
@@ -19,14 +24,22 @@ import { clamp, fixed, round } from "./numbers.js";
  * @property {number} scale size relative to the largest window of this ratio
  * @property {[x: number, y: number] | null} objectPosition for CSS, in percent; null for smaller windows
  */
-/** @typedef {{ worth: number, box: Edges, scale: number }} Window */
+/**
+ * Windows of one scale: worth by tops, then by lefts.
+ * @typedef {{ worth: Float64Array, tops: number[], lefts: number[], size: Size, scale: number }} Windows
+ */
+/** @typedef {{ box: Edges, scale: number }} Window */
 
 const SCALES = [1, 0.8, 0.64, 0.5];
 const MOST_OVERLAP = 0.4;
 /** Width of the band along a cutting edge, relative to the window's shorter side. */
 const BAND = 0.03;
-/** Attention that a window may lose to leave a head whole. */
+/** Attention that a window may lose for each unit that its edges do not cut. */
+const EDGE = 0.5;
+/** Attention that a window may lose to leave all heads whole. */
 const HEAD = 0.2;
+/** How exactly the edges of a head are known, relative to its size. */
+const BLUR = 0.1;
 const PLACES = 64;
 const MOST_CANDIDATES = 64;
 
@@ -54,11 +67,9 @@ export function parseRatio(ratio) {
 export function crop(integral, ratio, n, heads) {
   if (!(n >= 1 && n <= MOST_CANDIDATES)) throw new RangeError(`n=${n} is not between 1 and ${MOST_CANDIDATES}`);
   const value = parseRatio(ratio);
-  const largest = windowsOf(integral, value, SCALES[0], heads);
-  const first = best(largest);
-  if (n === 1) return [describe(integral, first)];
-  const all = [largest, ...SCALES.slice(1).map((scale) => windowsOf(integral, value, scale, heads))].flat();
-  return distinct(all, first, n).map((window) => describe(integral, window));
+  const found = heads ? findHeads(heads) : [];
+  const scales = n === 1 ? SCALES.slice(0, 1) : SCALES;
+  return choose(scales.map((scale) => windowsOf(integral, value, scale, found)), n).map((window) => describe(integral, window));
 }
 
 /**
@@ -73,9 +84,6 @@ export const cropToJson = ({ box, mass, gain, focalPoint, scale, objectPosition 
   scale,
   object_position: objectPosition && objectPosition.map((share) => `${share.toFixed(2)}%`).join(" "),
 });
-
-/** @param {readonly Window[]} windows */
-const best = (windows) => windows.reduce((top, each) => (each.worth > top.worth ? each : top));
 
 /**
  * @param {Size} size
@@ -100,138 +108,152 @@ function places(start, free) {
 }
 
 /**
- * Windows of one scale on a grid of places, by rows, each with its worth above chance.
+ * Windows of one scale on a grid of places, each with its worth.
  * @param {Integral} integral
  * @param {number} ratio
  * @param {number} scale
- * @param {Grid | null} heads
- * @returns {Window[]}
+ * @param {readonly Head[]} heads
+ * @returns {Windows}
  */
 function windowsOf(integral, ratio, scale, heads) {
-  const { size } = integral;
-  const { width, height } = windowSize(size, ratio, scale);
-  const [freeX, freeY] = [size.width - width, size.height - height];
+  const picture = integral.size;
+  const size = windowSize(picture, ratio, scale);
+  const [freeX, freeY] = [picture.width - size.width, picture.height - size.height];
   const [tops, lefts] = [places(0, freeY), places(0, freeX)];
-  const cut = heads && cutHeads(heads, size, tops, lefts, { width, height });
-  return tops.flatMap((top, i) =>
-    lefts.map((left, j) => {
-      const box = /** @type {Edges} */ ([left, top, left + width, top + height]);
+  const worth = integral.masses(tops, shifted(tops, size.height), lefts, shifted(lefts, size.width));
+  subtractCut(worth, integral, tops, lefts, size);
+  const area = (size.width * size.height) / (picture.width * picture.height);
+  const wholes = heads.map((head) => ({
+    weight: head.weight,
+    down: tops.map((top) => whole(head.top * picture.height, head.bottom * picture.height, top, size.height, picture.height)),
+    across: lefts.map((left) => whole(head.left * picture.width, head.right * picture.width, left, size.width, picture.width)),
+  }));
+  for (let i = 0, k = 0; i < tops.length; i++) {
+    for (let j = 0; j < lefts.length; j++, k++) {
+      let damage = 0;
+      for (const { weight, down, across } of wholes) damage += weight * (1 - down[i] * across[j]);
       // Of equal windows the most central one wins, so that an even map gives a centred crop.
-      const aside = ((top - freeY / 2) / size.height) ** 2 + ((left - freeX / 2) / size.width) ** 2;
-      const chance = (height * width) / (size.height * size.width);
-      const lost = cutAttention(integral, box) + (cut ? HEAD * cut[i * lefts.length + j] : 0);
-      return { worth: integral.mass(...box) - lost - chance - 1e-5 * aside, box, scale };
-    }),
-  );
-}
-
-/**
- * Mass above chance in the bands along the edges that cut the picture.
- * @param {Integral} integral
- * @param {Edges} box
- */
-function cutAttention(integral, [left, top, right, bottom]) {
-  const { width, height } = integral.size;
-  const band = Math.max(BAND * Math.min(right - left, bottom - top), 1);
-  let total = 0;
-  for (const y of [top, bottom]) {
-    if (y <= 0 || y >= height) continue;
-    const chance = ((Math.min(y + band, height) - Math.max(y - band, 0)) / height) * ((right - left) / width);
-    total += Math.max(integral.mass(left, y - band, right, y + band) - chance, 0);
-  }
-  for (const x of [left, right]) {
-    if (x <= 0 || x >= width) continue;
-    const chance = ((Math.min(x + band, width) - Math.max(x - band, 0)) / width) * ((bottom - top) / height);
-    total += Math.max(integral.mass(x - band, top, x + band, bottom) - chance, 0);
-  }
-  return total;
-}
-
-/**
- * How likely every window cuts a head: 1 minus the chance that none of its four edges does.
- * @param {Grid} heads
- * @param {Size} size
- * @param {readonly number[]} tops
- * @param {readonly number[]} lefts
- * @param {Size} window
- */
-function cutHeads(heads, size, tops, lefts, window) {
-  const turned = transposed(heads);
-  const across = [0, window.height].map((offset) =>
-    highestAlong(heads, size, tops.map((top) => top + offset), lefts, window.width));
-  const down = [0, window.width].map((offset) =>
-    highestAlong(turned, { width: size.height, height: size.width }, lefts.map((left) => left + offset), tops, window.height));
-  const cut = new Float64Array(tops.length * lefts.length);
-  for (let i = 0; i < tops.length; i++) {
-    for (let j = 0; j < lefts.length; j++) {
-      const edges = [...across.map((lines) => lines[i][j]), ...down.map((lines) => lines[j][i])];
-      cut[i * lefts.length + j] = 1 - edges.reduce((whole, edge) => whole * (1 - edge), 1);
+      const aside = ((tops[i] - freeY / 2) / picture.height) ** 2 + ((lefts[j] - freeX / 2) / picture.width) ** 2;
+      worth[k] -= HEAD * damage + area + 1e-5 * aside;
     }
   }
-  return cut;
+  return { worth, tops, lefts, size, scale };
 }
 
 /**
- * @param {Grid} grid
- * @returns {Grid}
+ * @param {readonly number[]} values
+ * @param {number} offset
  */
-function transposed({ width, height, values }) {
-  const turned = Float32Array.from(values, (_, i) => values[(i % height) * width + Math.floor(i / height)]);
-  return { width: height, height: width, values: turned };
-}
+const shifted = (values, offset) => values.map((value) => value + offset);
 
 /**
- * Highest value on every line from (left, y) to (left + length, y), by ys and lefts; 0 on the border.
- * @param {Grid} heads
+ * Subtracts from the worth what the bands along the edges hold beyond chance.
+ * @param {Float64Array} worth
+ * @param {Integral} integral
+ * @param {number[]} tops
+ * @param {number[]} lefts
  * @param {Size} size
- * @param {readonly number[]} ys
- * @param {readonly number[]} lefts
- * @param {number} length
  */
-function highestAlong({ width: columns, height: rows, values }, size, ys, lefts, length) {
-  const spans = lefts.map((left) => [
-    Math.floor((left * columns) / size.width),
-    Math.min(Math.ceil(((left + length) * columns) / size.width), columns),
-  ]);
-  return ys.map((y) => {
-    if (y <= 0 || y >= size.height) return spans.map(() => 0);
-    const position = clamp(((y - (0.5 * size.height) / rows) * rows) / size.height, 0, rows - 1);
-    const row = Math.min(Math.floor(position), Math.max(rows - 2, 0));
-    const [above, below] = [row * columns, Math.min(row + 1, rows - 1) * columns];
-    const weight = position - row;
-    const line = Float64Array.from({ length: columns }, (_, j) => values[above + j] * (1 - weight) + values[below + j] * weight);
-    return spans.map(([start, end]) => Math.max(...line.subarray(start, end)));
-  });
+function subtractCut(worth, integral, tops, lefts, size) {
+  const { width, height } = integral.size;
+  const band = Math.max(BAND * Math.min(size.width, size.height), 1);
+  for (const ys of [tops, shifted(tops, size.height)]) {
+    const masses = integral.masses(shifted(ys, -band), shifted(ys, band), lefts, shifted(lefts, size.width));
+    const chances = ys.map((y) => chance(y, band, height, size.width / width));
+    for (let i = 0, k = 0; i < ys.length; i++) {
+      for (let j = 0; j < lefts.length; j++, k++) worth[k] -= EDGE * Math.max(masses[k] - chances[i], 0);
+    }
+  }
+  for (const xs of [lefts, shifted(lefts, size.width)]) {
+    const masses = integral.masses(tops, shifted(tops, size.height), shifted(xs, -band), shifted(xs, band));
+    const chances = xs.map((x) => chance(x, band, width, size.height / height));
+    for (let i = 0, k = 0; i < tops.length; i++) {
+      for (let j = 0; j < xs.length; j++, k++) worth[k] -= EDGE * Math.max(masses[k] - chances[j], 0);
+    }
+  }
 }
 
 /**
- * `first` and the best windows after it that overlap little with all chosen before.
- * @param {readonly Window[]} windows
- * @param {Window} first
+ * Mass of an even map in the band around an edge; infinite where the edge is the border of the picture.
+ * @param {number} edge
+ * @param {number} band
+ * @param {number} length
+ * @param {number} share
+ */
+function chance(edge, band, length, share) {
+  if (edge <= 0 || edge >= length) return Infinity;
+  return ((Math.min(edge + band, length) - Math.max(edge - band, 0)) / length) * share;
+}
+
+/**
+ * How likely a head from `first` to `last` lies whole between `start` and `start` + `length`, along one axis.
+ * @param {number} first
+ * @param {number} last
+ * @param {number} start
+ * @param {number} length
+ * @param {number} free length of the picture
+ */
+function whole(first, last, start, length, free) {
+  const before = start > 0 ? first - start : Infinity;
+  const after = start + length < free ? start + length - last : Infinity;
+  return clamp(0.5 + Math.min(before, after) / (2 * BLUR * (last - first)), 0, 1);
+}
+
+/**
+ * The best window of the first group, and the best of all after it that overlap little with those chosen before.
+ * @param {readonly Windows[]} groups
  * @param {number} n
  */
-function distinct(windows, first, n) {
-  const chosen = [first];
-  let left = windows;
+function choose(groups, n) {
+  const chosen = [best(groups.slice(0, 1))];
   while (chosen.length < n) {
-    const last = chosen[chosen.length - 1];
-    left = left.filter((each) => overlap(each.box, last.box) <= MOST_OVERLAP);
-    if (!left.length) break;
-    chosen.push(best(left));
+    const last = chosen[chosen.length - 1].box;
+    for (const group of groups) exclude(group, last);
+    const next = best(groups);
+    if (next.worth === -Infinity) break;
+    chosen.push(next);
   }
   return chosen;
 }
 
 /**
- * Intersection over union.
- * @param {Edges} a
- * @param {Edges} b
+ * @param {readonly Windows[]} groups
+ * @returns {Window & { worth: number }}
  */
-function overlap(a, b) {
-  const width = Math.max(Math.min(a[2], b[2]) - Math.max(a[0], b[0]), 0);
-  const height = Math.max(Math.min(a[3], b[3]) - Math.max(a[1], b[1]), 0);
-  const area = (/** @type {Edges} */ box) => (box[2] - box[0]) * (box[3] - box[1]);
-  return (width * height) / (area(a) + area(b) - width * height);
+function best(groups) {
+  let [top, place, group] = [-Infinity, 0, groups[0]];
+  for (const each of groups) {
+    for (let k = 0; k < each.worth.length; k++) if (each.worth[k] > top) [top, place, group] = [each.worth[k], k, each];
+  }
+  return { worth: top, box: boxAt(group, place), scale: group.scale };
+}
+
+/**
+ * @param {Windows} windows
+ * @param {number} place
+ * @returns {Edges}
+ */
+function boxAt({ tops, lefts, size }, place) {
+  const [top, left] = [tops[Math.floor(place / lefts.length)], lefts[place % lefts.length]];
+  return [left, top, left + size.width, top + size.height];
+}
+
+/**
+ * Takes windows whose intersection with `box` is too large a part of their union out of the choice.
+ * @param {Windows} windows
+ * @param {Edges} box
+ */
+function exclude({ worth, tops, lefts, size }, [left, top, right, bottom]) {
+  const common = (/** @type {number[]} */ starts, /** @type {number} */ length, /** @type {number} */ from, /** @type {number} */ to) =>
+    starts.map((start) => Math.max(Math.min(start + length, to) - Math.max(start, from), 0));
+  const [heights, widths] = [common(tops, size.height, top, bottom), common(lefts, size.width, left, right)];
+  const areas = size.width * size.height + (right - left) * (bottom - top);
+  for (let i = 0, k = 0; i < heights.length; i++) {
+    for (let j = 0; j < widths.length; j++, k++) {
+      const shared = heights[i] * widths[j];
+      if (shared / (areas - shared) > MOST_OVERLAP) worth[k] = -Infinity;
+    }
+  }
 }
 
 /**
@@ -264,13 +286,10 @@ function describe(integral, { box, scale }) {
  */
 function focalPoint(integral, [left, top, right, bottom]) {
   const side = Math.max(Math.floor(Math.min(right - left, bottom - top) / 5), 1);
-  let [x, y, most] = [left, top, -Infinity];
-  for (const row of places(top, bottom - side - top)) {
-    for (const column of places(left, right - side - left)) {
-      const mass = integral.mass(column, row, column + side, row + side);
-      if (mass > most) [x, y, most] = [column, row, mass];
-    }
-  }
+  const [tops, lefts] = [places(top, bottom - side - top), places(left, right - side - left)];
+  const masses = integral.masses(tops, shifted(tops, side), lefts, shifted(lefts, side));
+  const most = masses.indexOf(masses.reduce((a, b) => Math.max(a, b)));
+  const [x, y] = [lefts[most % lefts.length], tops[Math.floor(most / lefts.length)]];
   const steps = Math.min(side, PLACES);
   const step = side / steps;
   let [total, sumX, sumY] = [0, 0, 0];

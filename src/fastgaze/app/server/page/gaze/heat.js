@@ -24,7 +24,9 @@ const STOPS = [
  */
 export function lift({ values }) {
   const cells = Math.log(values.length);
-  return Float64Array.from(values, (value) => Math.exp(value + cells));
+  const found = new Float64Array(values.length);
+  for (let i = 0; i < values.length; i++) found[i] = Math.exp(values[i] + cells);
+  return found;
 }
 
 /**
@@ -42,7 +44,10 @@ export function topOf(grids) {
  */
 export function levels(logDensity, top) {
   const unit = 255 / (Math.sqrt(top) - 1);
-  return Uint8Array.from(lift(logDensity), (value) => clamp((Math.sqrt(value) - 1) * unit, 0, 255) + 0.5);
+  const lifts = lift(logDensity);
+  const found = new Uint8Array(lifts.length);
+  for (let i = 0; i < lifts.length; i++) found[i] = clamp((Math.sqrt(lifts[i]) - 1) * unit, 0, 255) + 0.5;
+  return found;
 }
 
 /** Red, green, blue and opacity of the 256 levels, 0..255, four bytes for each. */
@@ -69,6 +74,36 @@ export function paint(logDensity, top = topOf([logDensity])) {
   const found = levels(logDensity, top);
   const rgba = new Uint8ClampedArray(4 * found.length);
   // Clear cells keep the lowest colour: enlarging blends with it, not with black.
-  found.forEach((level, i) => rgba.set(colours.subarray(4 * level, 4 * level + 4), 4 * i));
+  for (let i = 0; i < found.length; i++) {
+    for (let channel = 0; channel < 4; channel++) rgba[4 * i + channel] = colours[4 * found[i] + channel];
+  }
+  return rgba;
+}
+
+/** Where the second map has more attention than the first, and where it has less. */
+const GAINED = [224, 96, 0];
+const LOST = [56, 64, 208];
+/** Levels that differ by less are drawn as equal. */
+const EQUAL = 0.04;
+
+/**
+ * What changed from one map to another, as runtime/compare.py draws it: RGBA of each cell of the second one. Maps are
+ * laid over each other by relative position.
+ * @param {Grid} before log density
+ * @param {Grid} after log density
+ * @param {number} top lift of the highest colour of both
+ */
+export function paintChange(before, after, top) {
+  const [first, second] = [lift(before), lift(after)];
+  const unit = Math.sqrt(top) - 1;
+  const rgba = new Uint8ClampedArray(4 * second.length);
+  second.forEach((value, i) => {
+    const row = Math.floor(((Math.floor(i / after.width) + 0.5) * before.height) / after.height);
+    const column = Math.floor((((i % after.width) + 0.5) * before.width) / after.width);
+    const other = first[row * before.width + column];
+    const level = (Math.sqrt(Math.max(value, 1)) - Math.sqrt(Math.max(other, 1))) / unit;
+    const strength = clamp((Math.abs(level) - EQUAL) / (1 - EQUAL), 0, 1);
+    rgba.set([...(level > 0 ? GAINED : LOST), 255 * 0.85 * strength * (2 - strength)], 4 * i);
+  });
   return rgba;
 }

@@ -2,6 +2,6 @@
 
 export { readCard, workingSize } from "./card.js";
 export { parseRatio } from "./crop.js";
-export { paint, palette, topOf } from "./heat.js";
+export { paint, paintChange, palette, topOf } from "./heat.js";
 export { GazeMap, gridSize } from "./map.js";
 export { Network, Predictor } from "./predictor.js";

@@ -29,30 +29,82 @@ export class Integral {
   }
 
   /**
-   * Share of all fixations in the window, in pixels of the picture; edges may lie between pixels and outside.
+   * Share of all fixations in one window, in pixels of the picture; edges may lie between pixels and outside.
    * @param {number} left
    * @param {number} top
    * @param {number} right
    * @param {number} bottom
    */
   mass(left, top, right, bottom) {
-    return this.#below(right, bottom) - this.#below(left, bottom) - this.#below(right, top) + this.#below(left, top);
+    const [from, to] = [left, right].map((x) => place(x, this.#width, this.size.width));
+    const between = (/** @type {number} */ y) => this.#above(y, to) - this.#above(y, from);
+    return between(bottom) - between(top);
   }
 
   /**
-   * Mass above and to the left of a point.
-   * @param {number} x
+   * Mass above a row and to the left of a column.
    * @param {number} y
+   * @param {{ below: number, weight: number }} column
    */
-  #below(x, y) {
-    const across = clamp((x * this.#width) / this.size.width, 0, this.#width);
-    const down = clamp((y * this.#height) / this.size.height, 0, this.#height);
-    const column = Math.min(Math.floor(across), this.#width - 1);
-    const row = Math.min(Math.floor(down), this.#height - 1);
-    const [u, v] = [across - column, down - row];
-    const at = row * (this.#width + 1) + column;
-    const under = at + this.#width + 1;
-    const sums = this.#sums;
-    return (sums[at] * (1 - u) + sums[at + 1] * u) * (1 - v) + (sums[under] * (1 - u) + sums[under + 1] * u) * v;
+  #above(y, { below, weight }) {
+    const length = this.#width + 1;
+    const row = place(y, this.#height, this.size.height);
+    const first = row.below * length + below;
+    const upper = this.#sums[first] * (1 - weight) + this.#sums[first + 1] * weight;
+    const lower = this.#sums[first + length] * (1 - weight) + this.#sums[first + length + 1] * weight;
+    return upper * (1 - row.weight) + lower * row.weight;
+  }
+
+  /**
+   * The same for every window [top, bottom) x [left, right): by tops, then by lefts.
+   * @param {readonly number[]} tops
+   * @param {readonly number[]} bottoms
+   * @param {readonly number[]} lefts
+   * @param {readonly number[]} rights
+   */
+  masses(tops, bottoms, lefts, rights) {
+    const starts = lefts.map((x) => place(x, this.#width, this.size.width));
+    const ends = rights.map((x) => place(x, this.#width, this.size.width));
+    const found = new Float64Array(tops.length * lefts.length);
+    tops.forEach((top, i) => {
+      const columns = this.#columns(top, bottoms[i]);
+      for (let j = 0; j < starts.length; j++) found[i * starts.length + j] = at(columns, ends[j]) - at(columns, starts[j]);
+    });
+    return found;
+  }
+
+  /**
+   * Mass between two rows, to the left of each border between cells.
+   * @param {number} top
+   * @param {number} bottom
+   */
+  #columns(top, bottom) {
+    const length = this.#width + 1;
+    const [from, to] = [top, bottom].map((y) => place(y, this.#height, this.size.height));
+    const columns = new Float64Array(length);
+    for (let i = 0, a = from.below * length, b = to.below * length; i < length; i++, a++, b++) {
+      columns[i] =
+        this.#sums[b] * (1 - to.weight) + this.#sums[b + length] * to.weight -
+        this.#sums[a] * (1 - from.weight) - this.#sums[a + length] * from.weight;
+    }
+    return columns;
   }
 }
+
+/**
+ * Where a pixel lies between the borders of cells.
+ * @param {number} pixel
+ * @param {number} cells
+ * @param {number} pixels
+ */
+function place(pixel, cells, pixels) {
+  const position = clamp((pixel * cells) / pixels, 0, cells);
+  const below = Math.min(Math.floor(position), cells - 1);
+  return { below, weight: position - below };
+}
+
+/**
+ * @param {Float64Array} values
+ * @param {{ below: number, weight: number }} position
+ */
+const at = (values, { below, weight }) => values[below] * (1 - weight) + values[below + 1] * weight;

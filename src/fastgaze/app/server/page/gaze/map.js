@@ -4,13 +4,13 @@ import { crop, cropToJson } from "./crop.js";
 import { Integral } from "./integral.js";
 import { fixed, shrunk } from "./numbers.js";
 import { findPeaks, peakToJson } from "./peaks.js";
-import { findRegions } from "./regions.js";
+import { findRegions, regionToJson } from "./regions.js";
 
 /** @typedef {import("./numbers.js").Size} Size */
 /** @typedef {import("./tail.js").Grid} Grid */
 /** @typedef {import("./peaks.js").Peak} Peak */
 /** @typedef {import("./crop.js").Crop} Crop */
-/** @typedef {import("./regions.js").Box} Box */
+/** @typedef {import("./crop.js").Edges} Edges */
 /** @typedef {import("./regions.js").Region} Region */
 
 /** Cells along the longer side of the grid that everything is derived from. */
@@ -49,7 +49,8 @@ export class GazeMap {
     this.grid = grid;
     this.logDensity = at;
     this.#findHeads = heads;
-    const density = { ...grid, values: grid.values.map(Math.exp) };
+    const density = { ...grid, values: new Float32Array(grid.values.length) };
+    for (let i = 0; i < grid.values.length; i++) density.values[i] = Math.exp(grid.values[i]);
     this.#density = density;
     this.#integral = new Integral(density, size);
   }
@@ -62,8 +63,8 @@ export class GazeMap {
   }
 
   /**
-   * Share of all fixations in `box`, 0..1.
-   * @param {Box} box
+   * Share of all fixations in a box [left, top, right, bottom], in pixels of the picture, 0..1.
+   * @param {Edges} box
    */
   mass(box) {
     return this.regions({ box })[0].share;
@@ -92,8 +93,8 @@ export class GazeMap {
   }
 
   /**
-   * How much attention each of `boxes`, by name, gets.
-   * @param {Readonly<Record<string, Box>>} boxes
+   * How much attention each of `boxes`, [left, top, right, bottom] by name, gets.
+   * @param {Readonly<Record<string, Edges>>} boxes
    * @param {number} [fixations] within which a region is seen or not
    * @returns {Region[]}
    */
@@ -103,9 +104,9 @@ export class GazeMap {
 
   /**
    * The same document that Python's `GazeMap.to_json` and the server give.
-   * @param {{ peaks?: number, ratios?: readonly string[], n?: number }} [wanted]
+   * @param {{ peaks?: number, ratios?: readonly string[], n?: number, regions?: Readonly<Record<string, Edges>> }} [wanted]
    */
-  async toJson({ peaks = 5, ratios = [], n = 1 } = {}) {
+  async toJson({ peaks = 5, ratios = [], n = 1, regions = {} } = {}) {
     const crops = [];
     for (const ratio of ratios) crops.push({ ratio, windows: (await this.crop(ratio, n)).map(cropToJson) });
     return {
@@ -115,6 +116,7 @@ export class GazeMap {
       bits: fixed(this.bits, 4),
       peaks: this.peaks(peaks).map(peakToJson),
       crops,
+      regions: this.regions(regions).map(regionToJson),
     };
   }
 }

@@ -7,7 +7,6 @@ import { logDensity } from "./tail.js";
 
 /** @typedef {import("./card.js").Card} Card */
 /** @typedef {import("./resize.js").Pixels} Pixels */
-/** @typedef {import("./tail.js").Grid} Grid */
 /** @typedef {import("./numbers.js").Size} Size */
 /**
  * What is used of onnxruntime-web.
@@ -52,7 +51,7 @@ export class Network {
   }
 
   /**
-   * The network's output for a picture, the size at which it saw it, and how long that took.
+   * The network's output for a picture (rows, columns), the size at which it saw it, and how long that took.
    * @param {Pixels} pixels
    */
   async look(pixels) {
@@ -63,21 +62,20 @@ export class Network {
     // A session runs one picture at a time.
     const run = this.#last.then(() => this.#run(planes, working));
     this.#last = run.catch(() => {});
-    const saliency = await run;
-    return { working, saliency, milliseconds: { prepare: prepared - begun, network: performance.now() - prepared } };
+    const output = await run;
+    return { working, ...output, milliseconds: { prepare: prepared - begun, network: performance.now() - prepared } };
   }
 
   /**
    * @param {Float32Array} planes
    * @param {Size} working
-   * @returns {Promise<Grid>}
    */
   async #run(planes, { width, height }) {
     const image = new this.#runtime.Tensor("float32", planes, [1, 3, height, width]);
     const answers = await this.#session.run({ [this.#session.inputNames[0]]: image });
     const answer = answers[this.#session.outputNames[0]];
     const [, , rows, columns] = answer.dims;
-    return { width: columns, height: rows, values: answer.data };
+    return { rows, columns, values: /** @type {Float32Array} */ (answer.data) };
   }
 }
 
@@ -116,14 +114,22 @@ export class Predictor {
     if (!(width >= 1 && height >= 1 && data?.length === 4 * width * height)) {
       throw new TypeError("a picture is { width, height, data } with 4 bytes per pixel, such as ImageData");
     }
-    const { working, saliency, milliseconds } = await this.#gaze.look(pixels);
-    if (!saliency.values.every(Number.isFinite)) throw new Error(`model ${this.card.name} gives NaN or infinity for this picture`);
+    const { working, rows, columns, values, milliseconds } = await this.#gaze.look(pixels);
+    if (!values.every(Number.isFinite)) throw new Error(`model ${this.card.name} gives NaN or infinity for this picture`);
     const size = { width, height };
+    const saliency = { width: columns, height: rows, values };
     const at = (/** @type {Size} */ wanted) => logDensity(saliency, working, this.card, wanted, centerBias);
-    const heads = async () => (this.#heads ? (await this.#heads.look(pixels)).saliency : null);
+    const heads = () => this.#findHeads(pixels);
     const begun = performance.now();
     const grid = at(gridSize(size));
     const times = { ...milliseconds, tail: performance.now() - begun };
     return new GazeMap(grid, size, { model: this.card.name, centerBias, heads, at, milliseconds: times });
+  }
+
+  /** @param {Pixels} pixels */
+  async #findHeads(pixels) {
+    if (!this.#heads) return null;
+    const { values, rows, columns } = await this.#heads.look(pixels);
+    return { width: columns, height: rows, values };
   }
 }

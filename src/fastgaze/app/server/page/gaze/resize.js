@@ -39,7 +39,8 @@ export function prepare(pixels, working, card) {
  * @returns {{ width: number, height: number, data: Uint8Array }}
  */
 export function reduced({ width, height, data }, working) {
-  const factor = Math.max(Math.min(Math.floor(width / working.width), Math.floor(height / working.height)), 1);
+  const factor = Math.min(Math.floor(width / working.width), Math.floor(height / working.height));
+  if (factor < 2) return { width, height, data: overWhite(data) };
   const out = { width: Math.ceil(width / factor), height: Math.ceil(height / factor) };
   const rgb = new Uint8Array(3 * out.width * out.height);
   for (let y = 0, at = 0; y < out.height; y++) {
@@ -52,9 +53,9 @@ export function reduced({ width, height, data }, working) {
       for (let row = y * factor; row < bottom; row++) {
         for (let i = 4 * (row * width + x * factor), end = 4 * (row * width + right); i < end; i += 4) {
           const alpha = data[i + 3];
-          red += alpha === 255 ? data[i] : overWhite(data[i], alpha);
-          green += alpha === 255 ? data[i + 1] : overWhite(data[i + 1], alpha);
-          blue += alpha === 255 ? data[i + 2] : overWhite(data[i + 2], alpha);
+          red += alpha === 255 ? data[i] : blended(data[i], alpha);
+          green += alpha === 255 ? data[i + 1] : blended(data[i + 1], alpha);
+          blue += alpha === 255 ? data[i + 2] : blended(data[i + 2], alpha);
         }
       }
       const count = (bottom - y * factor) * (right - x * factor);
@@ -70,11 +71,24 @@ export function reduced({ width, height, data }, working) {
 }
 
 /**
+ * RGBA -> RGB.
+ * @param {Pixels["data"]} data
+ */
+function overWhite(data) {
+  const rgb = new Uint8Array((3 * data.length) / 4);
+  for (let from = 0, to = 0; from < data.length; from += 4, to += 3) {
+    const alpha = data[from + 3];
+    for (let i = 0; i < 3; i++) rgb[to + i] = alpha === 255 ? data[from + i] : blended(data[from + i], alpha);
+  }
+  return rgb;
+}
+
+/**
  * One sample over white, in the integer arithmetic of image libraries.
  * @param {number} sample
  * @param {number} alpha
  */
-function overWhite(sample, alpha) {
+function blended(sample, alpha) {
   const sum = 255 * (255 - alpha) + sample * alpha + 128;
   return (sum + (sum >> 8)) >> 8;
 }

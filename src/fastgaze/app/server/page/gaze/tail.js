@@ -1,4 +1,4 @@
-// From the network's saliency map to a log density of any size: A X B^T / temperature + centre bias, then log softmax.
+// From the network's saliency map to a log density of any size: temperature * A X B^T + centre bias, then log softmax.
 //
 // Upsampling by the stride, the Gaussian and the resampling to the output are linear in each axis, so all three are one
 // small matrix for the rows (A) and one for the columns (B), as in runtime/tail.py.
@@ -22,7 +22,7 @@ export function logDensity(saliency, working, card, size, centerBias = "model") 
   const left = axisMatrix(saliency.height, working.height, size.height, card.sigma);
   const right = axisMatrix(saliency.width, working.width, size.width, card.sigma);
   const logits = product(left, saliency, right, size);
-  for (let i = 0; i < logits.length; i++) logits[i] /= card.temperature;
+  for (let i = 0; i < logits.length; i++) logits[i] *= card.temperature;
   if (centerBias === "model") addStretched(logits, card.bias, size);
   return { ...size, values: logSoftmax(logits) };
 }
@@ -129,9 +129,11 @@ function addStretched(logits, { width: w, height: h, values }, { width, height }
 /** @param {Float64Array} logits */
 function logSoftmax(logits) {
   let highest = -Infinity;
-  for (const value of logits) highest = Math.max(highest, value);
+  for (let i = 0; i < logits.length; i++) if (logits[i] > highest) highest = logits[i];
   let total = 0;
-  for (const value of logits) total += Math.exp(value - highest);
+  for (let i = 0; i < logits.length; i++) total += Math.exp(logits[i] - highest);
   const shift = highest + Math.log(total);
-  return Float32Array.from(logits, (value) => value - shift);
+  const out = new Float32Array(logits.length);
+  for (let i = 0; i < logits.length; i++) out[i] = logits[i] - shift;
+  return out;
 }

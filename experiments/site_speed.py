@@ -1,0 +1,142 @@
+"""How long does the page without a server take for a map, and how does that compare with Python?
+
+    python -m experiments.site_speed        # results/site_speed.json
+
+Browser and Python share one core. The first map counts from the page's load event to the result on the screen, with
+compiling the engine and loading the model, in a browser that has never seen the page. Later maps are timed in turns
+with Python, from the bytes of a JPEG file to the log density on the grid, and the fastest of several rounds counts:
+what else runs on the machine only makes a round slower. CPU seconds are those of all processes of the browser.
+
+Needs Playwright's Python, a Chromium and the package of onnxruntime-web (see docs/site.md).
+"""
+
+import base64
+import functools
+import http.server
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+import fastgaze
+from experiments.common import EXAMPLES, RESULTS, about, make_parser, parse, write_record
+from experiments.page_screenshots import SWITCHES
+from fastgaze.app.site import RUNTIME_VERSION, build_site
+from fastgaze.runtime import zoo
+from fastgaze.runtime.predictor import Predictor
+
+STEPS = ("decode", "prepare", "network", "tail")
+LOOK = """async ([model, content]) => {
+  const { look } = await import(new URL("page/browser.js", location).href);
+  const bytes = Uint8Array.from(atob(content), (character) => character.charCodeAt(0));
+  const file = new File([bytes], "photo.jpg", { type: "image/jpeg" });
+  return (await look(file, { model, center_bias: "model", ratio: "16:9", n: "1" })).milliseconds;
+}"""
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The address of a server for the files of ``folder``."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+
+
+def cpu_seconds() -> float:
+    """That the processes below this one have used so far."""
+    parents, times = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        number = int(stat.parent.name)
+        parents[number] = int(fields[1])
+        times[number] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    below = {os.getpid()}
+    while more := {number for number, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sum(times[number] for number in below - {os.getpid()} if number in times)
+
+
+def first_map(page: Page, url: str, photo: Path) -> dict[str, float]:
+    """Seconds from the load event to the first result."""
+    page.goto(url, wait_until="load")
+    begun, used = time.perf_counter(), cpu_seconds()
+    page.set_input_files("#file", photo)
+    page.wait_for_selector("body[data-state=result]", timeout=120_000)
+    return {"seconds": time.perf_counter() - begun, "cpu_seconds": cpu_seconds() - used}
+
+
+def in_browser(page: Page, model: str, photo: bytes) -> dict[str, float]:
+    """Milliseconds of the steps."""
+    times: dict[str, float] = page.evaluate(LOOK, [model, base64.b64encode(photo).decode()])
+    return times
+
+
+def in_python(predictor: Predictor, photo: bytes) -> dict[str, float]:
+    """Milliseconds of the steps."""
+    gaze = predictor.predict(photo)
+    assert gaze.grid.size
+    return dict(gaze.milliseconds)
+
+
+def fastest(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Of every step, and of all steps together."""
+    steps = {step: min(times[step] for times in rounds) for step in STEPS}
+    return {**steps, "total": min(sum(times[step] for step in STEPS) for times in rounds)}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = make_parser(__doc__, __file__, data=False, out=RESULTS / "site_speed.json", rounds=20)
+    parser.add_argument("--browser", default="/usr/bin/chromium")
+    options = parse(parser, arguments)
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    predictor = fastgaze.load(threads=1)
+    photos = sorted(EXAMPLES.glob("*.jpg"))
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        build_site(Path(folder), [zoo.default_name()], EXAMPLES)
+        with serving(Path(folder)) as url:
+            browser = driver.chromium.launch(executable_path=options.browser, args=SWITCHES)
+            first = []
+            for photo in photos:
+                context = browser.new_context()
+                page = context.new_page()
+                first.append(first_map(page, url, photo))
+                if photo != photos[-1]:
+                    context.close()
+            later: dict[str, list[dict[str, float]]] = {"browser": [], "python": []}
+            for index in range(options.rounds):
+                content = photos[index % len(photos)].read_bytes()
+                later["browser"].append(in_browser(page, predictor.name, content))
+                later["python"].append(in_python(predictor, content))
+            version = browser.version
+            browser.close()
+    ours, theirs = fastest(later["browser"]), fastest(later["python"])
+    record = about(options, model=predictor.name, threads=1, onnxruntime_web=RUNTIME_VERSION, chromium=version)
+    record |= {
+        "first_map": first,
+        "later_ms": {"browser": ours, "python": theirs},
+        "ratio": {step: ours[step] / theirs[step] for step in ("network", "total")},
+    }
+    write_record(options.out, record)
+    seconds, used = (min(each[kind] for each in first) for kind in ("seconds", "cpu_seconds"))
+    print(f"first map after {seconds:.2f} s, {used:.2f} s of CPU")
+    print(f"later maps in {ours['total']:.1f} ms, in Python {theirs['total']:.1f} ms; ratios {record['ratio']}")
+
+
+if __name__ == "__main__":
+    main()

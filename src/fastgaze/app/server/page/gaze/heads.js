@@ -1,0 +1,100 @@
+// Heads, from crown to chin, in a map of how likely each part of a picture belongs to one, as runtime/headroom.py finds
+// them. Their only use is to choose among windows; they are never shown.
+
+/** @typedef {import("./tail.js").Grid} Grid */
+/**
+ * A connected region of likely cells; edges are shares of the picture's width and height.
+ * @typedef {object} Head
+ * @property {number} left
+ * @property {number} top
+ * @property {number} right
+ * @property {number} bottom
+ * @property {number} weight what damage to it counts: its highest value, times its share of the area of all heads,
+ *   or of `LEAST` of the picture where they have less
+ */
+
+/** Cells of at least this value form heads. */
+const LIKELY = 0.5;
+/** Share of the picture that all heads together must have to count in full. */
+const LEAST = 0.03;
+
+/**
+ * The heads of a map, in the order of their first cells, by rows.
+ * @param {Grid} grid
+ * @returns {Head[]}
+ */
+export function findHeads(grid) {
+  const regions = regionsOf(grid);
+  const total = Math.max(regions.reduce((sum, region) => sum + region.length, 0), LEAST * grid.values.length);
+  return regions.map((region) => headOf(grid, region, region.length / total));
+}
+
+/**
+ * Cells of each region of likely cells that touch along their sides, as indices into the values.
+ * @param {Grid} grid
+ * @returns {number[][]}
+ */
+function regionsOf({ width, values }) {
+  /** @type {Set<number>} */
+  const waiting = new Set();
+  values.forEach((value, cell) => value >= LIKELY && waiting.add(cell));
+  const regions = [];
+  for (const first of waiting) {
+    const region = [first];
+    waiting.delete(first);
+    // The region grows while it is read.
+    for (const cell of region) {
+      const column = cell % width;
+      const beside = [cell - width, cell + width, ...(column ? [cell - 1] : []), ...(column < width - 1 ? [cell + 1] : [])];
+      region.push(...beside.filter((other) => waiting.delete(other)));
+    }
+    regions.push(region);
+  }
+  return regions;
+}
+
+/**
+ * @param {Grid} grid
+ * @param {readonly number[]} region
+ * @param {number} share
+ * @returns {Head}
+ */
+function headOf({ width, height, values }, region, share) {
+  const rows = region.map((cell) => Math.floor(cell / width));
+  const columns = region.map((cell) => cell % width);
+  const [firstRow, lastRow] = [Math.min(...rows), Math.max(...rows)];
+  const [firstColumn, lastColumn] = [Math.min(...columns), Math.max(...columns)];
+  const byRow = new Float64Array(height).fill(-Infinity);
+  const byColumn = new Float64Array(width).fill(-Infinity);
+  let highest = 0;
+  values.forEach((value, cell) => {
+    const [row, column] = [Math.floor(cell / width), cell % width];
+    const [inRows, inColumns] = [row >= firstRow && row <= lastRow, column >= firstColumn && column <= lastColumn];
+    if (inColumns) byRow[row] = Math.max(byRow[row], value);
+    if (inRows) byColumn[column] = Math.max(byColumn[column], value);
+    if (inRows && inColumns) highest = Math.max(highest, value);
+  });
+  const [top, bottom] = extent(byRow, firstRow, lastRow);
+  const [left, right] = extent(byColumn, firstColumn, lastColumn);
+  return { left, top, right, bottom, weight: share * highest };
+}
+
+/**
+ * Where the values pass `LIKELY` before `first` and after `last`, in shares of their number.
+ * @param {Float64Array} highest
+ * @param {number} first
+ * @param {number} last
+ */
+function extent(highest, first, last) {
+  const n = highest.length;
+  const start = first === 0 ? 0 : first + 0.5 - passing(highest[first], highest[first - 1]);
+  const end = last === n - 1 ? n : last + 0.5 + passing(highest[last], highest[last + 1]);
+  return [start / n, end / n];
+}
+
+/**
+ * How far from one centre to the next the value falls to `LIKELY`, 0..1; 1 if it never does.
+ * @param {number} inside
+ * @param {number} outside
+ */
+const passing = (inside, outside) => (outside >= LIKELY ? 1 : (inside - LIKELY) / (inside - outside));
