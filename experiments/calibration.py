@@ -30,20 +30,20 @@ def spread(count: int, most: int) -> list[int]:
     return [int(i) for i in np.linspace(0, count - 1, min(count, most)).round()]
 
 
-def score(model: str | Path, data: FixationSet, only: Sequence[int]) -> dict[str, float]:
-    """Means over the images ``only``, with the model's own centre bias."""
-    found = evaluate(open_model([str(model)], threads=1), data, center_bias="model", only=only, resamples=10)
+def score(model: str | Path, data: FixationSet) -> dict[str, float]:
+    """Means over all images, with the model's own centre bias."""
+    found = evaluate(open_model([str(model)], threads=1), data, center_bias="model", resamples=10)
     return {metric: round(found.means[metric], scoring.DIGITS) for metric in METRICS}
 
 
-def measure(model: str, data: FixationSet, name: str, images: int, only: Sequence[int]) -> Record:
-    """Calibrate on ``images`` images and score on those of ``only``."""
+def measure(model: str, data: FixationSet, name: str, images: int, others: FixationSet) -> Record:
+    """Calibrate on ``images`` images of ``data`` that are not held out, and score on ``others``."""
     allowed = np.flatnonzero(~held_out(data.names))
     found = calibrate(model, data.subset(allowed[spread(len(allowed), images)]), name, threads=1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "calibrated.onnx"
         found.write(path)
-        return found.to_json() | {"held_out": score(path, data, only)}
+        return found.to_json() | {"held_out": score(path, others)}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -61,15 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = common.parse(make_parser(), arguments)
     model, data = options.model or default_name(), formats.load("auto", options.data / options.set)
     out = np.flatnonzero(held_out(data.names))
-    only = [int(i) for i in out[spread(len(out), options.limit)]]
-    before = score(model, data, only)
-    print(f"{model}, {len(only)} held-out images of {options.set}: {scoring.shown(before)}", flush=True)
+    others = data.subset(out[spread(len(out), options.limit)])
+    before = score(model, others)
+    print(f"{model}, {len(others)} held-out images of {options.set}: {scoring.shown(before)}", flush=True)
     rows = []
     for images in options.images:
-        rows.append(measure(model, data, options.set, images, only))
+        rows.append(measure(model, data, options.set, images, others))
         parts = [f"{part['name']} {part['after']}" for part in rows[-1]["parts"] if part["adopted"]]
         print(f"{images} images: {scoring.shown(rows[-1]['held_out'])}; {', '.join(parts)}", flush=True)
-    record = common.about(options, model=model, set=options.set, held_out=len(only), threads=1)
+    record = common.about(options, model=model, set=options.set, held_out=len(others), threads=1)
     common.write_record(options.out, record | {"before": before, "rows": rows})
 
 
