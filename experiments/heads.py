@@ -34,6 +34,7 @@ from fastgaze.core.spec import LiteSpec
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.networks.gaze import GazeModel, TwoScaleReadout
 from fastgaze.networks.lite import LiteNet
+from fastgaze.onnx.pad import padded
 from fastgaze.onnx.write import Facts, make_card, network_bytes
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize, with_card
 from fastgaze.runtime.crop import parse_ratio
@@ -294,6 +295,7 @@ def _early(model: GazeModel) -> Early:
 def _write(model: GazeModel, pictures: int) -> None:
     """The network with the quarters of every cell in their places and the logistic function behind it."""
     facts = Facts("heads", data=f"{pictures} photographs of SALICON, judged by MTCNN", working_size=WORKING)
+    model = padded(model)
     card = make_card(model, facts)
     whole = copy.deepcopy(model)
     whole.network.append(nn.PixelShuffle(2)).append(nn.Sigmoid())
