@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from experiments import common
 from experiments.common import RESULTS, RUNS, Record
 from experiments.lenet import is_lenet, load_lenet, load_mnist
+from experiments.starts import open_network
 from fastgaze.data.formats import npz
-from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.onnx.read import reopen
+from fastgaze.networks import GazeModel
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -165,11 +165,8 @@ def _gaze_loss(part: Batch, precision: str) -> Loss:
 def _load(name: str) -> nn.Module:
     """The network in evaluation mode, where training would put it."""
     path = common.ROOT / name
-    model: nn.Module
-    if path.suffix != ".safetensors":
-        model = reopen(name)[0]
-    else:
-        model = load_lenet(path)[0] if is_lenet(path) else load_checkpoint(path)[0]
+    lenet = path.suffix == ".safetensors" and is_lenet(path)
+    model: nn.Module = load_lenet(path)[0] if lenet else open_network(name)[0]
     return channels_last(model).to(device()).eval()
 
 

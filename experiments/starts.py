@@ -1,4 +1,4 @@
-"""Networks that experiments start from: checkpoints, or bundled models read back from their ONNX files.
+"""Networks that experiments start from: checkpoints, kept ones among them, or bundled models read from ONNX files.
 
 python -m experiments.starts fastgaze-l densegaze-m    writes runs/NAME/best.safetensors
 """
@@ -11,21 +11,40 @@ from typing import TypeVar
 
 from experiments import common
 from experiments.common import ROOT, RUNS
-from fastgaze.networks.checkpoint import save_checkpoint
+from fastgaze.networks.checkpoint import TrainingRecord, load_gaze_model, save_checkpoint
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.read import reopen
-from fastgaze.training.config import TuneSettings, read_settings
+from fastgaze.training.config import Config, TuneSettings, read_settings
 from fastgaze.training.datasets import Workshop
+from fastgaze.training.soft_targets import ENSEMBLE, soft_targets_file, write_soft_targets
+
+KEPT = ROOT / "checkpoints"
+
+
+def open_network(name: str) -> tuple[GazeModel, TrainingRecord]:
+    """A checkpoint below the repository, one that is kept in checkpoints/, or a bundled model, by path or name."""
+    kept = KEPT / f"{name}.safetensors"
+    if name.endswith(".safetensors") or kept.is_file():
+        return load_gaze_model(ROOT / name if name.endswith(".safetensors") else kept)
+    return reopen(name)
 
 
 def checkpoint_of(name: str, runs: Path) -> Path:
-    """A checkpoint below the repository as it is; of a bundled model the one in ``runs/NAME``, written if missing."""
+    """A checkpoint below the repository as it is; of a named model the one in ``runs/NAME``, written if missing."""
     if name.endswith(".safetensors"):
         return ROOT / name
     path = runs / name / "best.safetensors"
     if not path.is_file():
-        model, record = reopen(name)
+        model, record = open_network(name)
         save_checkpoint(model, path, record)
     return path
+
+
+def teach(config: Config) -> None:
+    """Make the soft targets of the students that tuning learns from, where they are missing."""
+    for name in config.tune.mixture.teachers:
+        if name != ENSEMBLE and not soft_targets_file(config.workshop, name).is_file():
+            write_soft_targets(config, checkpoint_of(name, config.workshop.runs).parent)
 
 
 @dataclass(frozen=True)
