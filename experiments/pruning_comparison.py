@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from experiments import common
 from experiments.common import RESULTS, RUNS, Record
 from experiments.lenet import is_lenet, load_lenet, load_mnist
-from experiments.starts import network
+from experiments.starts import open_network
 from fastgaze.data.formats import npz
 from fastgaze.networks import GazeModel
 from fastgaze.pruning import (
@@ -166,7 +166,7 @@ def _load(name: str) -> nn.Module:
     """The network in evaluation mode, where training would put it."""
     path = common.ROOT / name
     lenet = path.suffix == ".safetensors" and is_lenet(path)
-    model: nn.Module = load_lenet(path)[0] if lenet else network(name)
+    model: nn.Module = load_lenet(path)[0] if lenet else open_network(name)[0]
     return channels_last(model).to(device()).eval()
 
 

@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from experiments import common
 from experiments.common import ROOT, RUNS
-from fastgaze.networks.checkpoint import load_checkpoint, load_gaze_model, save_checkpoint
-from fastgaze.networks.factory import Model
+from fastgaze.networks.checkpoint import TrainingRecord, load_gaze_model, save_checkpoint
+from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime import zoo
-from fastgaze.training.config import TuneSettings, read_settings
+from fastgaze.training.config import Config, TuneSettings, read_settings
 from fastgaze.training.datasets import Workshop
+from fastgaze.training.soft_targets import ENSEMBLE, soft_targets_file, write_soft_targets
 
 CHECKPOINTS = ROOT / "checkpoints"
 LINE = ("densegaze-m", "fastgaze-l", "fastgaze-m", "fastgaze-s", "fastgaze-xs")
@@ -31,11 +32,11 @@ def kept(name: str) -> Path:
     return CHECKPOINTS / f"{name}.safetensors"
 
 
-def network(name: str) -> Model:
-    """The network, in torch, of a model of the paper's line, a bundled model, an .onnx file or a checkpoint."""
-    if name in LINE:
-        return load_checkpoint(kept(name))[0]
-    return load_checkpoint(ROOT / name)[0] if name.endswith(".safetensors") else reopen(name)[0]
+def open_network(name: str) -> tuple[GazeModel, TrainingRecord]:
+    """The network, in torch, of a checkpoint below the repository, one kept in checkpoints/, or a bundled model."""
+    if name.endswith(".safetensors"):
+        return load_gaze_model(ROOT / name)
+    return load_gaze_model(kept(name)) if kept(name).is_file() else reopen(name)
 
 
 def checkpoint_of(name: str, runs: Path) -> Path:
@@ -47,7 +48,7 @@ def checkpoint_of(name: str, runs: Path) -> Path:
         return ROOT / name
     path = runs / name / "best.safetensors"
     if not path.is_file():
-        model, record = load_gaze_model(kept(name)) if name in LINE else reopen(name)
+        model, record = open_network(name)
         save_checkpoint(model, path, record)
     return path
 
@@ -64,6 +65,13 @@ def model_file(name: str | Path, folder: Path = RUNS / "line") -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         export_onnx(model, path, replace(Facts.of(str(name), record), scores=scores))
     return path
+
+
+def teach(config: Config) -> None:
+    """Make the soft targets of the students that tuning learns from, where they are missing."""
+    for name in config.tune.mixture.teachers:
+        if name != ENSEMBLE and not soft_targets_file(config.workshop, name).is_file():
+            write_soft_targets(config, checkpoint_of(name, config.workshop.runs).parent)
 
 
 @dataclass(frozen=True)
