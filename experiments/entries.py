@@ -22,7 +22,7 @@ from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.ensemble import Head
+from fastgaze.networks.ensemble import Member
 from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.card import WorkingSize, identity, read_card
@@ -167,7 +167,7 @@ def single_model(path: Path) -> GazeModel:
     if isinstance(model, GazeModel):
         return model.eval()
     head = model.heads[0]
-    assert isinstance(head, Head)
+    assert isinstance(head, Member)
     single = GazeModel(model.spec.member)
     single.trunk.load_state_dict(model.trunk.state_dict())
     single.readout.load_state_dict(head.readout.state_dict())

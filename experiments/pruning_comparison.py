@@ -46,7 +46,7 @@ from fastgaze.pruning import (
     run,
 )
 from fastgaze.training.config import read_settings
-from fastgaze.training.datasets import prepare
+from fastgaze.training.datasets import channels_last, prepare
 from fastgaze.training.fit import device, per_image_loss
 from fastgaze.training.stream import Batch, Source, fixation_source, in_order
 
@@ -167,7 +167,7 @@ def _load(name: str) -> nn.Module:
     path = common.ROOT / name
     lenet = path.suffix == ".safetensors" and is_lenet(path)
     model: nn.Module = load_lenet(path)[0] if lenet else network(name)
-    return model.to(device()).eval()
+    return channels_last(model).to(device()).eval()
 
 
 @dataclass(frozen=True)
@@ -183,31 +183,31 @@ class Method:
 
 
 def methods(quantiles: Sequence[float]) -> list[Method]:
-    """The paper's lines, in groups that the figure draws apart."""
-    fisher = Fisher()
+    """The paper's lines, those without a weight first; the figure draws each group apart."""
+    fisher, molchanov = Fisher(), {"normalised": Molchanov(True), "unnormalised": Molchanov(False)}
+    naive: dict[str, Signal] = {"L1A": L1Activity(), "L1W": L1Weight(), "random": Random()}
     found = [
         Method("Fisher, beta*", "Fisher", fisher, BetaStar()),
         Method("Fisher, beta = 0", "Fisher", fisher, NoCost()),
+        *(Method(name, "naive", signal, NoCost()) for name, signal in naive.items()),
+        *(Method(f"Molchanov, {name}", "Molchanov", signal, NoCost()) for name, signal in molchanov.items()),
         Method("Fisher with first-order term", "Fisher", Fisher(first_order=True), NoCost()),
-        *_weighted("Fisher, beta", "Fisher", fisher, quantiles, live=True),
         Method("Fisher, beta*, frozen costs", "frozen costs", fisher, BetaStar(), live=False),
+        *_weighted("Fisher, beta", "Fisher", fisher, quantiles, live=True),
         *_weighted("Fisher, frozen costs, beta", "frozen costs", fisher, quantiles, live=False),
     ]
-    for normalized in (True, False):
-        name, signal = "Molchanov, " + ("normalised" if normalized else "unnormalised"), Molchanov(normalized)
-        found.append(Method(name, "Molchanov", signal, NoCost()))
-        found += _weighted(f"{name}, beta", "Molchanov", signal, quantiles, live=False)
-    naive: dict[str, Signal] = {"L1A": L1Activity(), "L1W": L1Weight(), "random": Random()}
-    return [*found, *(Method(name, "naive", signal, NoCost()) for name, signal in naive.items())]
+    for name, signal in molchanov.items():
+        found += _weighted(f"Molchanov, {name}, beta", "Molchanov", signal, quantiles, live=False)
+    return found
 
 
 def _weighted(name: str, group: str, signal: Signal, quantiles: Sequence[float], live: bool) -> list[Method]:
     return [Method(f"{name} at {q:.0%}", group, signal, NoCost(), live, q) for q in quantiles]
 
 
-def curve(problem: Problem, method: Method, settings: Settings) -> Record:
-    """The method's cost and signal loss in every round, and the loss of every other image at each mark of cost."""
-    model = problem.load()
+def curve(problem: Problem, method: Method, settings: Settings, whole: list[float]) -> Record:
+    """The loss of every other image at each mark of cost; ``whole`` are those of the network before any removal."""
+    model = problem.load().requires_grad_(False)  # signals need the gradients of maps alone: a third less work
     graph = problem.trace(model)
     cost = Flops(problem.size, update=method.live)
     pruner = Pruner(graph, signal=method.signal, cost=cost, objective=method.objective)
@@ -216,13 +216,13 @@ def curve(problem: Problem, method: Method, settings: Settings) -> Record:
     if beta is not None:
         pruner = Pruner(graph, signal=method.signal, cost=cost, objective=Beta(beta, problem.unit))
         step = _observer(problem, method, model, pruner)
-    measured = [{"mark": 100.0, "cost_percent": 100.0, "losses": _losses(problem.others, model)}]
-    full = pruner.total_cost
+    measured = [{"mark": 100.0, "cost_percent": 100.0, "losses": whole}]
+    full, steps = pruner.total_cost, len(problem.signals) if method.signal.needs else 1
     for mark in settings.marks:
-        run(pruner, step, Until(cost=mark / 100 * full), steps=len(problem.signals), per_round=settings.maps)
+        run(pruner, step, Until(cost=mark / 100 * full), steps=steps, per_round=settings.maps)
         share = 100 * pruner.total_cost / full
         measured.append({"mark": mark, "cost_percent": round(share, 3), "losses": _losses(problem.others, model)})
-    rounds = [{"cost_percent": round(100 * r.cost / full, 3), "loss": r.loss} for r in pruner.history.removals]
+    rounds = len(pruner.history.removals)
     return {"group": method.group, "live": method.live, "beta": beta, "rounds": rounds, "measured": measured}
 
 
@@ -230,11 +230,12 @@ def _observer(problem: Problem, method: Method, model: nn.Module, pruner: Pruner
     backward = "gradient" in method.signal.needs
 
     def step(number: int) -> float:
+        if not method.signal.needs:
+            return 0.0  # weights and random numbers need no image
         with pruner.observe(), torch.set_grad_enabled(backward):
             losses = problem.signals[number % len(problem.signals)](model)
             if backward:
                 losses.mean().backward()  # type: ignore[no-untyped-call]
-        model.zero_grad(set_to_none=True)
         return float(losses.detach().mean())
 
     return step
@@ -286,9 +287,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = common.about(options, **_plain(settings)) | {"curves": {}}
     problem = problem_of(settings, options.data, options.cache)
     record["unit_flops"] = problem.unit
+    record.setdefault("whole", _losses(problem.others, problem.load()))
     for method in methods(settings.quantiles):
         if method.name not in record["curves"] and (not options.only or method.name in options.only):
-            record["curves"][method.name] = curve(problem, method, settings)
+            record["curves"][method.name] = curve(problem, method, settings, record["whole"])
             common.write_record(out, record)
             print(f"{method.name} is done", flush=True)
     print(summary(record["curves"]))

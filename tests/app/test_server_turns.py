@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from PIL import Image
 
 from fastgaze.app.server import turns
 from fastgaze.app.server.turns import Caller, Ledger
@@ -38,7 +39,7 @@ def shares(seconds_of: dict[bool, float], workers: int, monkeypatch: pytest.Monk
                 held.append((clock + seconds, seconds, kind))
             clock, seconds, kind = min(held)
             held.remove((clock, seconds, kind))
-            queue.ended(kind, seconds)
+            queue.ended(kind, seconds, True)
             got[kind] += seconds
         return dict(got)
 
@@ -65,22 +66,68 @@ def test_who_waits_alone_gets_every_worker(kind: bool) -> None:
     assert asyncio.run(taken()) == 4
 
 
-def test_strangers_never_hold_more_than_half_while_known_clients_are_about() -> None:
+@pytest.mark.parametrize(("good", "most"), [(True, 3), (False, 2)])
+def test_strangers_hold_more_than_half_beside_known_clients_only_while_they_send_good_pictures(
+    good: bool, most: int
+) -> None:
     async def taken() -> list[bool]:
         queue = turns.Turns[int](4)
+        queue.add(0, False)
+        assert queue.next() is not None
+        queue.ended(False, 0.4, good)
         strangers = [queue.add(n, False) for n in range(6)]
         known = queue.add(0, True)
         order = [queue.next() for _ in range(4)]
         assert known in order
         return [future in strangers for future in order]
 
-    assert sum(asyncio.run(taken())) == 2
+    assert sum(asyncio.run(taken())) == most
+
+
+def test_strangers_with_good_pictures_use_the_time_that_known_clients_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that opens a connection for every picture is not held back because some other client is known."""
+    clock = 0.0
+    monkeypatch.setattr(turns, "monotonic", lambda: clock)
+
+    async def answered(good: bool) -> int:
+        nonlocal clock
+        queue, done = turns.Turns[int](2), 0
+        until = clock + 20
+        while clock < until:
+            queue.add(clock, True)  # a known client asks now and then, and its answer takes no time
+            assert queue.next() is not None
+            while (queue.add(clock, False) and queue.next()) is not None:
+                queue.ended(False, 0.05, good)
+                clock, done = clock + 0.05, done + 1
+                if done % 20 == 0:
+                    break
+            clock += 0.05
+        return done
+
+    assert asyncio.run(answered(True)) > 350
+    assert asyncio.run(answered(False)) < 250
+
+
+def test_a_picture_that_takes_long_lets_others_pass_whoever_sent_it(tmp_path: Path) -> None:
+    """Its file is tiny, so that only its header says so."""
+    long = encoded(Image.new("RGB", (2600, 2600)))
+    with serving_app(make_models(tmp_path)) as (url, app), httpx.Client(base_url=url, timeout=20) as known:
+        for content in (SMALL, long, long):
+            assert known.post("/v1/gaze", content=content).status_code == 200
+        assert app.pool.heavy.tasks == 0
+        assert app.pool.light.tasks == 5, "looked at twice: once to see that it takes long"
+        assert app.pool.light.cpu_seconds["strangers"] > app.pool.light.cpu_seconds["known"]
+
+
+def test_who_takes_long_waits_for_those_who_do_not() -> None:
+    assert turns.later(10.0, 0.0) == 10.0
+    assert 13 < turns.later(10.0, 0.12) < turns.later(10.0, 0.25) < turns.later(10.0, 9.0) == 18.0
 
 
 def test_strangers_are_told_to_come_again_when_too_many_wait_while_known_clients_are_about() -> None:
     async def refused() -> list[bool]:
         queue, found = turns.Turns[int](2), []
-        for n in range(20):
+        for n in range(30):
             queue.add(n, False)
         found.append(queue.full(False))
         queue.add(0, True)

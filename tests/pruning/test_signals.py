@@ -3,7 +3,18 @@ import torch
 from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning import ChannelGraph, Fisher, L1Activity, L1Weight, Layer, Molchanov, Random, Statistics, probed
+from fastgaze.pruning import (
+    ChannelGraph,
+    Fisher,
+    L1Activity,
+    L1Weight,
+    Layer,
+    Molchanov,
+    Random,
+    Signal,
+    Statistics,
+    probed,
+)
 from tests.pruning.nets import NETS, image_losses, make
 
 
@@ -175,6 +186,20 @@ def test_random_scores_repeat_with_their_seed_and_change_from_round_to_round() -
     assert not torch.equal(first, other(graph, statistics))
     graph.mark_removed([0])
     assert not torch.equal(first, one(graph, statistics))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    "signal", [Fisher(), Fisher(first_order=True), Molchanov(), L1Activity(), L1Weight()], ids=repr
+)
+def test_signals_on_a_gpu_are_those_on_a_cpu(signal: Signal) -> None:
+    net, x = make("resnet", batch=3, dtype=torch.float64)
+    graph = ChannelGraph.trace(net, x)
+    expected = signal(graph, observe(net, graph, x))
+    net.cuda()
+    found = signal(graph, observe(net, graph, x.cuda()))
+    assert found.device == expected.device
+    torch.testing.assert_close(found, expected)
 
 
 def test_signals_without_images_are_refused() -> None:

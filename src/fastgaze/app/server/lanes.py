@@ -90,7 +90,7 @@ class Lane:
             worker.end()
 
     def _give_back(self, worker: ServerWorker, caller: Caller, seconds: float) -> None:
-        self._turns.ended(caller.known, seconds)
+        self._turns.ended(caller.known, seconds, worker.did_well)
         if worker.alive and not worker.lost:
             self._idle.append(worker)
             self._match()

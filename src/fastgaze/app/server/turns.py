@@ -1,12 +1,14 @@
 """Whose turn it is when there is more work than workers.
 
 - A connection whose last picture was good is *known*; all others are *strangers*. Whoever only attacks stays a
-  stranger. While known clients are about, strangers get a quarter of the workers' time, no less and no more: what they
-  do not use stays free, so that a known client's picture finds a worker, and the machine time for it. Without known
-  clients strangers get everything. More strangers than can be served in a second or two are told to come again.
+  stranger. While known clients wait, strangers get a quarter of the workers' time. While known clients are about but
+  none of them waits, strangers may have every worker as long as what they send is good and quick, as that of a simple
+  program is that opens a connection for every picture. What is neither counts against their quarter, and then workers
+  stay free for known clients. More strangers than can be served in a second or two are told to come again.
 - Within a kind, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
-  lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. All of this is
-  bounded, so that everybody's turn comes.
+  lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. A picture that will
+  take long, as its header says, lets all others pass for seconds, whoever sent it. All of this is bounded, so that
+  everybody's turn comes.
 """
 
 import asyncio
@@ -26,11 +28,17 @@ _ABOUT_SECONDS = 5.0
 # Strangers may save up, or overdraw, this many seconds of a worker.
 _MOST_SAVED = 0.5
 _MOST_OVERDRAWN = 1.0
-_MOST_WAITING = 6
+_TRUSTED = 0.5 * _MOST_SAVED
+"""Saved seconds above which strangers may have every worker that known clients do not wait for."""
+_MOST_WAITING = 12
 """Strangers who wait for each worker while known clients are about."""
 _SECONDS_PER_BYTE = 3e-6
 _SECONDS_PER_PIXEL = 1e-7
 _MOST_DELAY = 2.5
+QUICK_SECONDS = 0.1
+"""CPU time of decoding up to which a picture keeps its place in the queue."""
+_SECONDS_PER_SECOND = 30.0
+_MOST_COST_DELAY = 8.0
 _HALF_LIFE = 10.0
 _MOST_ADDRESSES = 10_000
 
@@ -41,6 +49,11 @@ class Caller:
 
     address: str = ""
     known: bool = False
+
+
+def later(turn: float, cost: float) -> float:
+    """When a task is due that takes ``cost`` seconds of CPU time and would be due at ``turn`` if it took none."""
+    return turn + min(_SECONDS_PER_SECOND * cost, _MOST_COST_DELAY)
 
 
 class Ledger:
@@ -105,9 +118,15 @@ class Turns(Generic[T]):
         now = monotonic()
         saved = self._strangers_left + _STRANGERS_SHARE * self._workers * (now - self._last)
         self._strangers_left, self._last = min(saved, _MOST_SAVED), now
-        if self._strangers_held < max(self._workers // 2, 1) and self._strangers_left > 0:
+        if self._strangers_held < self._half and self._strangers_left > 0:
             return self._pop(False) or self._pop(True)
-        return self._pop(True) or (self._pop(False) if now > self._known_until else None)
+        trusted = now > self._known_until or self._strangers_left > _TRUSTED
+        return self._pop(True) or (self._pop(False) if trusted else None)
+
+    @property
+    def _half(self) -> int:
+        """Workers that strangers may have before known clients that wait."""
+        return max(self._workers // 2, 1)
 
     def _pop(self, known: bool) -> "asyncio.Future[T] | None":
         queue = self._queues[known]
@@ -118,10 +137,12 @@ class Turns(Generic[T]):
                 return future
         return None
 
-    def ended(self, known: bool, seconds: float) -> None:
-        """A task of that kind has given its worker back after so much time."""
-        if not known:
-            self._strangers_held -= 1
+    def ended(self, known: bool, seconds: float, good: bool) -> None:
+        """A task of that kind has given its worker back after so much time; whether it was good and quick."""
+        if known:
+            return
+        self._strangers_held -= 1
+        if not good or self.waiting(True):
             self._strangers_left = max(self._strangers_left - seconds, -_MOST_OVERDRAWN)
 
     @property
@@ -129,4 +150,5 @@ class Turns(Generic[T]):
         """Seconds after which a stranger who waits may have a worker that is idle now; None when nobody waits so."""
         if not self.waiting(False) or self.waiting(True):
             return None
-        return max(-self._strangers_left, 0.0) / (_STRANGERS_SHARE * self._workers) + 0.005
+        wanted = 0.0 if self._strangers_held < self._half else _TRUSTED
+        return max(wanted - self._strangers_left, 0.0) / (_STRANGERS_SHARE * self._workers) + 0.005

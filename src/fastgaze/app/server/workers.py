@@ -17,6 +17,8 @@ from fastgaze.core.errors import ModelError
 
 _START_SECONDS = 60.0
 _FORK_SECONDS = 5.0
+_LONG_SECONDS = 0.2
+"""CPU time of a task that is not quick: several times that of a picture of ordinary size."""
 
 
 class Nursery:
@@ -104,6 +106,8 @@ class ServerWorker:
         self.alive = True
         self.used = 0.0
         """CPU seconds of its last task; seconds of any kind when it did not live to say so."""
+        self.did_well = True
+        """Whether its last task was neither refused nor long."""
         self._reader = reader
         self._writer = writer
         self._protocol = protocol
@@ -136,7 +140,7 @@ class ServerWorker:
 
     async def call(self, task: wire.Task, content: bytearray | memoryview) -> tuple[wire.Outcome, bytearray]:
         """What it makes of the task; EOFError or OSError when it dies."""
-        start, self.used = monotonic(), 0.0
+        start, self.used, self.did_well = monotonic(), 0.0, False
         try:
             self._writer.write(wire.pack(task, len(content)))
             view = memoryview(content)
@@ -148,6 +152,7 @@ class ServerWorker:
             self.used = monotonic() - start
             raise
         self.used = max(outcome.seconds, 0.0)
+        self.did_well = outcome.kind in ("answer", "needs", "parts") and self.used < _LONG_SECONDS
         if outcome.last:
             self.end()
         return outcome, answer
