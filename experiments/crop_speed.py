@@ -21,6 +21,7 @@ from PIL import Image
 
 from experiments.common import EXAMPLES, RESULTS, about, make_parser, parse, write_record
 from experiments.heads import FOLDER
+from fastgaze.runtime.zoo import models
 
 PIXELS = (4000, 3000)
 WIDTH, HEIGHT = 1200, 630
@@ -55,13 +56,11 @@ def make_photos(folder: Path, count: int) -> None:
             shutil.copy(folder / f"{index % len(sources):03}.jpg", path)
 
 
-def commands(photos: Path, out: Path) -> dict[str, list[str]]:
+def commands(photos: Path, out: Path, model: str) -> dict[str, list[str]]:
     """What is timed, by name."""
-    size = f"{WIDTH}x{HEIGHT}"
-    ours = [sys.executable, "-m", "fastgaze", "crop", str(photos), "--size", size, "--out", str(out), "--threads", "1"]
+    ours = [sys.executable, "-m", "fastgaze", "crop", str(photos), "--size", f"{WIDTH}x{HEIGHT}", "--out", str(out)]
     return {
-        "fastgaze, default": [*ours, "--model", "default"],
-        "fastgaze, small": [*ours, "--model", "small"],
+        "fastgaze crop": [*ours, "--threads", "1", "--model", model],
         "sharp attention": ["node", "-e", _SHARP, str(photos), str(out)],
         "libvips attention": [sys.executable, "-c", _VIPS, str(photos), str(out)],
     }
@@ -84,19 +83,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make the photographs, time every cropper in turns."""
     parser = make_parser(__doc__, __file__, data=False)
     parser.add_argument("--count", type=int, default=200, help="photographs in the folder")
+    parser.add_argument("--model", default=models()[0].name, help="ours: a bundled model or an .onnx file")
     options = parse(parser, arguments)
     with tempfile.TemporaryDirectory() as folder:
         photos, out = Path(folder, "photos"), Path(folder, "out")
         photos.mkdir()
         out.mkdir()
         make_photos(photos, options.count)
-        todo = commands(photos, out)
+        todo = commands(photos, out, options.model)
         rounds = [{name: cpu_seconds(command) for name, command in todo.items()} for _ in range(ROUNDS)]
     seconds = {name: median(times[name] for times in rounds) for name in todo}
     rows = {
         name: {"cpu_seconds": total, "ms_per_photo": 1e3 * total / options.count} for name, total in seconds.items()
     }
-    write_record(RESULTS / "crop_speed.json", about(options, pixels=PIXELS, count=options.count) | {"croppers": rows})
+    write_record(
+        RESULTS / "crop_speed.json",
+        about(options, pixels=PIXELS, count=options.count, model=options.model) | {"croppers": rows},
+    )
     for name, row in rows.items():
         print(f"{name:20} {row['ms_per_photo']:6.1f} ms of CPU per photograph")
 

@@ -5,7 +5,8 @@
 - EXIF orientation is applied and then says 1. The preview inside EXIF is left out: it shows what was cut off.
 - A JPEG is written with the quantisation tables and the chroma sampling of its source, so it is never finer, and never
   larger, than the source warrants. A quality that is asked for can only make it coarser.
-- Scaling is bicubic and antialiased. Where few of a JPEG's pixels are wanted, fewer are decoded.
+- Scaling is antialiased: by Hamming's filter to fewer pixels, which is as sharp there as the bicubic one in half of its
+  time, and bicubic to more. Where few of a JPEG's pixels are wanted, fewer are decoded.
 
 JPEG has no transparency (it is laid over white) and no animation (the first frame is written).
 """
@@ -200,7 +201,9 @@ class Cutter:
         else:
             across, down = image.width / stored_width, image.height / stored_height
             spot = (left * across, top * down, right * across, bottom * down)
-            window = _in_mode(_smooth(image), name).resize(wanted, Image.Resampling.BICUBIC, spot, _REDUCING_GAP)
+            shrunk = wanted[0] <= spot[2] - spot[0] and wanted[1] <= spot[3] - spot[1]
+            scaling = Image.Resampling.HAMMING if shrunk else Image.Resampling.BICUBIC
+            window = _in_mode(_smooth(image), name).resize(wanted, scaling, spot, _REDUCING_GAP)
         for needed, step in (
             (transposed, Image.Transpose.TRANSPOSE),
             (mirrored_x, Image.Transpose.FLIP_LEFT_RIGHT),
