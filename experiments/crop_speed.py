@@ -60,8 +60,8 @@ def commands(photos: Path, out: Path) -> dict[str, list[str]]:
     size = f"{WIDTH}x{HEIGHT}"
     ours = [sys.executable, "-m", "fastgaze", "crop", str(photos), "--size", size, "--out", str(out), "--threads", "1"]
     return {
-        "fastgaze-m": [*ours, "--model", "fastgaze-m"],
-        "fastgaze-s": [*ours, "--model", "fastgaze-s"],
+        "fastgaze, default": [*ours, "--model", "default"],
+        "fastgaze, small": [*ours, "--model", "small"],
         "sharp attention": ["node", "-e", _SHARP, str(photos), str(out)],
         "libvips attention": [sys.executable, "-c", _VIPS, str(photos), str(out)],
     }

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from experiments.common import PEER, ROOT, Record
+from experiments.starts import model_file
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.cost import flops, layers, parameters, prunable_maps
 from fastgaze.core.spec import EnsembleSpec, GazeSpec, spec_from_json
@@ -21,12 +22,11 @@ from fastgaze.evaluation.evaluate import LogDensityModel
 from fastgaze.evaluation.models import CheckpointModel, RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze, read_layers
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.ensemble import Head
+from fastgaze.networks.ensemble import Member
 from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.card import WorkingSize, identity, read_card
 from fastgaze.runtime.predictor import load
-from fastgaze.runtime.zoo import BUNDLED
 
 REFERENCE = (480, 640)
 
@@ -93,10 +93,10 @@ def _expand(facts: dict[str, Any]) -> Iterator[Entry]:
 
 
 def _resolve(text: str) -> Path:
-    """``peer``, the name of a bundled model, or a path below the repository."""
+    """``peer``, the name of a model of the paper's line or of a bundled one, or a path below the repository."""
     if text == "peer":
         return PEER
-    return ROOT / text if Path(text).suffix else BUNDLED / f"{text}.onnx"
+    return ROOT / text if Path(text).suffix else model_file(text)
 
 
 def _natural(mark: str) -> tuple[float, str]:
@@ -167,7 +167,7 @@ def single_model(path: Path) -> GazeModel:
     if isinstance(model, GazeModel):
         return model.eval()
     head = model.heads[0]
-    assert isinstance(head, Head)
+    assert isinstance(head, Member)
     single = GazeModel(model.spec.member)
     single.trunk.load_state_dict(model.trunk.state_dict())
     single.readout.load_state_dict(head.readout.state_dict())

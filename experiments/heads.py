@@ -34,6 +34,7 @@ from fastgaze.core.spec import LiteSpec
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.networks.gaze import GazeModel, TwoScaleReadout
 from fastgaze.networks.lite import LiteNet
+from fastgaze.onnx.pad import padded
 from fastgaze.onnx.write import Facts, make_card, network_bytes
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize, with_card
 from fastgaze.runtime.crop import parse_ratio
@@ -184,7 +185,7 @@ class Examples:
         """All of them in random order, again and again."""
         while True:
             order = torch.from_numpy(rng.permutation(len(self.maps)))
-            for picked in order.split(_BATCH):
+            for picked in torch.split(order, _BATCH):
                 yield self.maps[picked].float(), self.targets[picked], self.known[picked]
 
 
@@ -249,7 +250,7 @@ def fit(options: argparse.Namespace) -> None:
         weight = known * (1 + (_HEAD_WEIGHT - 1) * targets)
         loss = F.binary_cross_entropy_with_logits(logits, targets, weight)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         losses.append(loss.item())
@@ -294,6 +295,7 @@ def _early(model: GazeModel) -> Early:
 def _write(model: GazeModel, pictures: int) -> None:
     """The network with the quarters of every cell in their places and the logistic function behind it."""
     facts = Facts("heads", data=f"{pictures} photographs of SALICON, judged by MTCNN", working_size=WORKING)
+    model = padded(model)
     card = make_card(model, facts)
     whole = copy.deepcopy(model)
     whole.network.append(nn.PixelShuffle(2)).append(nn.Sigmoid())

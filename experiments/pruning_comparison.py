@@ -57,7 +57,7 @@ REFERENCE = (480, 640)
 class Settings:
     """A file in experiments/configs.
 
-    model: a bundled name, an exported .onnx, or a checkpoint below the repository.
+    model: a bundled model, one of the paper's line, an exported .onnx, or a checkpoint below the repository.
     data: the set that both kinds of images come from; ``mnist`` for LeNet.
     size: (height, width) of gaze networks' images.
     signal_images, loss_images: how many; no image is in both.

@@ -57,8 +57,13 @@ class Good:
 # -- good clients -----------------------------------------------------------------------------------------------------
 
 
-async def good_client(port: int, bodies: list[bytes], until: float, seed: int) -> tuple[Counter[str], list[float]]:
-    """One picture after another; what is refused is asked again, as any client would."""
+async def good_client(
+    port: int, bodies: list[bytes], until: float, seed: int, fresh: bool
+) -> tuple[Counter[str], list[float]]:
+    """One picture after another; what is refused is asked again, as any client would.
+
+    fresh: over a new connection each time, as simple programs do.
+    """
     rng, statuses, waits = random.Random(seed), Counter[str](), []
     connection = None
     while time.monotonic() < until:
@@ -71,7 +76,7 @@ async def good_client(port: int, bodies: list[bytes], until: float, seed: int) -
             except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
                 status, alive = type(error).__name__, False
             statuses[status] += 1
-            if not alive and connection:
+            if connection and (fresh or not alive):
                 connection[1].close()
                 connection = None
             if status != "200":
@@ -80,13 +85,13 @@ async def good_client(port: int, bodies: list[bytes], until: float, seed: int) -
     return statuses, waits
 
 
-def good_phase(port: int, seconds: float) -> Good:
+def good_phase(port: int, seconds: float, fresh: bool = False) -> Good:
     sizes = ((640, 480), (1024, 768), (800, 1000), (320, 240))
     bodies = [photograph(*size, seed=index) for index, size in enumerate(sizes)]
 
     async def all_of_them() -> list[tuple[Counter[str], list[float]]]:
         until = time.monotonic() + seconds
-        return await asyncio.gather(*(good_client(port, bodies, until, seed) for seed in range(GOOD_CLIENTS)))
+        return await asyncio.gather(*(good_client(port, bodies, until, seed, fresh) for seed in range(GOOD_CLIENTS)))
 
     start = time.monotonic()
     found = asyncio.run(all_of_them())
@@ -186,19 +191,20 @@ class Attacked:
 def measure(port: int, pid: int, arguments: argparse.Namespace) -> dict[str, Any]:
     seconds = min(arguments.seconds, MOST_SECONDS / (2 * arguments.rounds + 2))
     kit, load = make_kit(arguments.side), os.getloadavg()[0]
-    good_phase(port, 2.0)
+    good_phase(port, 2.0, arguments.fresh)
     ours, theirs = multiprocessing.Pipe()
     watcher = multiprocessing.Process(target=watch, args=(port, pid, theirs), daemon=True)
     watcher.start()
-    alone, attacked = [good_phase(port, seconds)], []
+    alone, attacked = [good_phase(port, seconds, arguments.fresh)], []
     for _ in range(arguments.rounds):
         attacked.append(attacked_phase(port, pid, seconds, kit, arguments))
-        alone.append(good_phase(port, seconds))
+        alone.append(good_phase(port, seconds, arguments.fresh))
     ours.send("stop")
     times, memory, failures = ours.recv()
     recoveries = [recovery for phase in attacked for recovery in phase.recoveries]
     return {
         "hostile": arguments.hostile,
+        "fresh": arguments.fresh,
         "seconds": seconds,
         "load_average": {"before": load, "after": os.getloadavg()[0]},
         "alone": [good.__dict__ for good in alone],
@@ -221,7 +227,7 @@ def attacked_phase(port: int, pid: int, seconds: float, kit: Kit, arguments: arg
     hostile.recv()
     with multiprocessing.pool.ThreadPool(1) as killer:
         recoveries = killer.apply_async(kill_workers, (port, pid, seconds, arguments.kills))
-        good = good_phase(port, seconds)
+        good = good_phase(port, seconds, arguments.fresh)
         attacks = hostile.recv() if hostile.poll(60) else {}
         return Attacked(good, attacks, recoveries.get(60))
 
@@ -260,6 +266,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2, help="phases with hostile clients, each between two without")
     parser.add_argument("--hostile", type=int, default=64, help="hostile clients")
     parser.add_argument("--hostile-niceness", type=int, default=10, help="0: as much of the cores as the rest")
+    parser.add_argument("--fresh", action="store_true", help="good clients open a connection for every picture")
     parser.add_argument("--side", type=int, default=7000, help="of their largest pictures, in pixels")
     parser.add_argument("--kills", type=int, default=6, help="workers to kill in each phase with hostile clients")
     parser.add_argument("--out", type=Path, help="JSON file to write")

@@ -24,7 +24,7 @@ from fastgaze.core.sizes import Size
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.evaluation.evaluate import Evaluation, evaluate
 from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.networks.ensemble import GazeEnsemble, Member
 from fastgaze.training.config import read_config
 from fastgaze.training.datasets import Workshop
 from fastgaze.training.features import Features, open_features, restore_taps
@@ -75,7 +75,7 @@ class Teacher:
 
         def predict(image: int, stored: Tensor, size: Size, bias: Tensor) -> Tensor:
             head = self.ensemble.heads[folds[image]]
-            assert isinstance(head, Head)
+            assert isinstance(head, Member)
             log_density: Tensor = head(self._taps(stored), self.workshop.size, size, bias)
             return log_density
 

@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +76,7 @@ def prepare() -> Any:
     processor: Any = importlib.import_module("pyautoflip.core.processor")
     processor.VideoWriter = Windows
     processor.VideoReader.extract_audio = lambda _: None
-    processor.concurrent.futures.ThreadPoolExecutor = InOrder
+    processor.concurrent = SimpleNamespace(futures=SimpleNamespace(ThreadPoolExecutor=InOrder))
     return processor
 
 

@@ -134,6 +134,7 @@ def neutrality(gaze: Gaze, predictor: Predictor, crfs: Sequence[float], folder: 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_roi.json", rounds=2)
+    parser.add_argument("--model", help="a bundled model or an .onnx file; the default model without it")
     parser.add_argument("--crf", type=float, nargs="+", default=[24, 30])
     return parser
 
@@ -141,7 +142,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure both and write."""
     options = common.parse(make_parser(), arguments)
-    predictor = load(None, threads=1)
+    predictor = load(options.model, threads=1)
     record = common.about(options, model=predictor.name, encoder="ffmpeg libx264 veryfast", threads=1, size=list(SIZE))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -126,8 +126,11 @@ def cues(watched: Watched) -> npt.NDArray[np.float32]:
 def ours(watched: Watched, predictor: Predictor, seconds: float, strength: float) -> Maps:
     """Log densities of the moments, smoothed over time and raised where something moves."""
     saliency = watched.saliency + np.float32(strength) * cues(watched) if strength else watched.saliency
-    saliency, bias = smoothed(saliency, watched, seconds), tail.make_bias(predictor.card.center_bias)
-    fields = (tail.Field(saliency[index], watched.working, predictor.card.sigma, bias) for index in watched.moments())
+    saliency, card = smoothed(saliency, watched, seconds), predictor.card
+    bias = tail.make_bias(card.center_bias)
+    fields = (
+        tail.Field(saliency[index], watched.working, card.sigma, bias, card.temperature) for index in watched.moments()
+    )
     return [normalised(field.log_density(watched.grid).astype(np.float64)) for field in fields]
 
 

@@ -108,7 +108,7 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 def test_serve_offers_the_page_its_examples_and_the_api(fastgaze: Path, photo: Path, tmp_path: Path) -> None:
-    command = [str(fastgaze), "serve", "--port", "0", "--model", "fastgaze-s", "--workers", "1"]
+    command = [str(fastgaze), "serve", "--port", "0", "--model", "small", "--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=_environment()) as server:
         try:
             assert server.stderr is not None
@@ -123,7 +123,7 @@ def test_serve_offers_the_page_its_examples_and_the_api(fastgaze: Path, photo: P
 
 def _ask_everything(url: str, photo: Path) -> None:
     assert b"<html" in _get(f"{url}/")
-    assert b"fetch" in _get(f"{url}/page/api.js")
+    assert b"fetch" in _get(f"{url}/page/server.js")
     names = json.loads(_get(f"{url}/examples"))["examples"]
     assert len(names) >= 3
     for name in names:

@@ -131,7 +131,7 @@ METRICS = {
 # Marker and words of each kind; the last three are snapshots of comparison runs that were tuned alike.
 KINDS = {
     "unpruned": ("s", "unpruned"),
-    "shipped": ("^", "shipped"),
+    "shipped": ("^", "the paper's line"),
     "regularised": ("o", "β > 0"),
     "unregularised": ("o", "β = 0"),
     "frozen": ("x", "β*, frozen costs"),

@@ -237,7 +237,9 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: "playwright.Browse
     page.locator("label.chip", has_text="16:9").tap()
     page.wait_for_selector(".candidate canvas")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert page.locator("#photo").bounding_box()["y"] >= -1  # still in sight beside the settings
+    photo = page.locator("#photo").bounding_box()
+    assert photo["y"] >= -1  # still in sight beside the settings
+    assert abs(photo["x"] + photo["width"] / 2 - 180) < 1  # in the middle
     small = page.evaluate(
         """() => [...document.querySelectorAll("button, select, .chip span")]
           .filter((element) => element.checkVisibility() && element.getBoundingClientRect().height < 40)

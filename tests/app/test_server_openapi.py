@@ -104,3 +104,16 @@ def test_a_ratio_of_nothing_is_not_valid_by_the_document_nor_for_the_server(
 
 
 # -- the page's files and what every answer carries -------------------------------------------------------------------
+
+
+def test_the_page_of_the_api_gives_an_example_or_all_values_of_every_option(
+    client: httpx.Client, openapi: dict
+) -> None:
+    text = client.get("/docs").text
+    assert "such as 1200x630" in text
+    assert "(unless given: false)" in text
+    assert "such as ?" not in text
+    for way in openapi["paths"].values():
+        for found in way.values():
+            for option in found.get("parameters", ()):
+                assert f"<td>{option['name']}</td>" in text

@@ -10,6 +10,7 @@ from fastgaze.core.cost import layers
 from fastgaze.core.errors import ExportError
 from fastgaze.core.spec import GazeSpec
 from fastgaze.onnx.layers import graph_layers, layer_milliseconds, measured_widths
+from fastgaze.onnx.pad import padded_spec
 from fastgaze.onnx.write import Facts, check_cost, export_onnx
 from fastgaze.pruning import LayerShape
 from tests.small_models import DENSE, LITE, PLAIN, random_model
@@ -21,7 +22,7 @@ SIZE = (96, 160)
 @pytest.mark.parametrize("half", [True, False])
 def test_the_layers_of_a_graph_are_those_of_the_networks_widths(spec: GazeSpec, half: bool, tmp_path: Path) -> None:
     export_onnx(random_model(spec), tmp_path / "m.onnx", Facts("m"), half)
-    found, said = graph_layers(onnx.load(tmp_path / "m.onnx"), SIZE), layers(spec, SIZE)
+    found, said = graph_layers(onnx.load(tmp_path / "m.onnx"), SIZE), layers(padded_spec(spec), SIZE)
     shapes = [
         Counter((layer.maps_in, layer.maps, layer.kernel, layer.height, layer.width) for layer in one)
         for one in (found, said)

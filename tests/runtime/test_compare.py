@@ -84,6 +84,14 @@ def test_a_sheet_of_very_tall_pictures_stays_small() -> None:
     assert Comparison([tall, gaze_at(0.5)], ["a", "b"], [{}, {}]).image().height < 1000
 
 
+@pytest.mark.parametrize("width", [300, 400, 800])
+def test_captions_end_inside_the_sheet(width: int) -> None:
+    white = np.full((width // 2, width, 3), 255, np.uint8)
+    gazes = [GazeMap.from_log_density(gaze_at(x, white.shape[:2]).log_density, white) for x in (0.2, 0.5)]
+    sheet = Comparison(gazes, ["landing-page-a.png", "landing-page-b.png"], [{}, {}]).image(column=width)
+    assert (np.asarray(sheet)[:, -1] == 255).all()
+
+
 def test_names_are_those_of_files_and_each_is_its_own() -> None:
     assert names_of(["x/a.png", Path("y/b.png")]) == ["a.png", "b.png"]
     assert names_of(["x/a.png", "y/a.png", b"..."]) == ["a.png (1)", "a.png (2)", "picture 3"]

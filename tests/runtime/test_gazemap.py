@@ -170,7 +170,7 @@ def large() -> Picture:
 
 @pytest.fixture(scope="module")
 def seen(large: Picture) -> GazeMap:
-    return load("fastgaze-s", threads=1).predict(large)
+    return load(threads=1).predict(large)
 
 
 def test_all_positions_are_in_pixels_of_the_picture_whatever_the_size_of_the_map(

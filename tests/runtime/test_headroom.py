@@ -21,7 +21,7 @@ CROWN, CHIN, LEFT, RIGHT = 15, 190, 145, 305
 
 @pytest.fixture(scope="module")
 def astronaut() -> GazeMap:
-    return load("fastgaze-m", threads=1).predict(EXAMPLES / "astronaut.jpg")
+    return load(threads=1).predict(EXAMPLES / "astronaut.jpg")
 
 
 def test_the_map_is_high_on_the_face_and_low_elsewhere() -> None:
@@ -74,39 +74,6 @@ def test_unlikely_cells_are_no_heads() -> None:
     assert find_heads(np.ones((12, 16), np.float32)) == [Head(0, 0, 1, 1, 1)]
 
 
-def test_heads_are_regions_with_edges_between_cells() -> None:
-    grid = np.zeros((10, 20), np.float32)
-    grid[2:4, 5:9] = 1
-    grid[4, 5:9] = LIKELY / 2
-    grid[8:, 18:] = 0.8
-    first, second = find_heads(grid)
-    # From the centre of the last cell, 1, the value falls to 0 in the next one, or to half of what is likely.
-    beside = 1 - LIKELY
-    assert (first.left, first.right) == pytest.approx(((5.5 - beside) / 20, (8.5 + beside) / 20))
-    assert (first.top, first.bottom) == pytest.approx(((2.5 - beside) / 10, (3.5 + beside / (1 - LIKELY / 2)) / 10))
-    assert first.weight == pytest.approx(8 / 12)
-    assert (second.right, second.bottom) == (1, 1)
-    assert second.weight == pytest.approx(0.8 * 4 / 12)
-
-
-def test_cells_that_touch_only_at_a_corner_are_two_heads() -> None:
-    grid = np.zeros((4, 4), np.float32)
-    grid[0, 0] = grid[1, 1] = 1
-    assert [head.weight for head in find_heads(grid)] == [0.5, 0.5]
-
-
-def test_a_speck_counts_little() -> None:
-    grid = np.zeros((24, 32), np.float32)
-    grid[3, 5] = 1
-    (speck,) = find_heads(grid)
-    assert speck.weight == pytest.approx(1 / (LEAST * 24 * 32))
-
-
-def test_unlikely_cells_are_no_heads() -> None:
-    assert find_heads(np.full((12, 16), LIKELY - 0.01, np.float32)) == []
-    assert find_heads(np.ones((12, 16), np.float32)) == [Head(0, 0, 1, 1, 1)]
-
-
 @pytest.mark.parametrize("ratio", ["16:9", "1:1", "4:5", "9:16"])
 def test_no_window_cuts_the_astronauts_head(astronaut: GazeMap, ratio: str) -> None:
     left, top, right, bottom = astronaut.crop(ratio)[0].box
@@ -121,7 +88,7 @@ def test_a_map_without_its_picture_knows_no_heads(astronaut: GazeMap) -> None:
 
 
 def test_on_a_plain_colour_nothing_is_gained() -> None:
-    plain = load("fastgaze-m", threads=1).predict(np.full((600, 800, 3), 200, np.uint8))
+    plain = load(threads=1).predict(np.full((600, 800, 3), 200, np.uint8))
     for ratio in ("2:1", "1:1", "9:16"):
         assert plain.crop(ratio)[0].gain == pytest.approx(0, abs=0.01)
 

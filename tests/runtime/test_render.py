@@ -155,6 +155,7 @@ def test_one_scale_makes_two_pictures_comparable() -> None:
     drawn = np.asarray(weak.overlay(style="gray", scale=scale))
     assert 0 < drawn.max() < 150
     assert [text for _, text in render.Scale(10).ticks()] == ["1x", "2x", "4x", "8x"]
+    assert [text for _, text in render.Scale(150).ticks()] == ["1x", "8x", "16x", "32x", "64x", "128x"]
 
 
 def test_levels_of_the_api_carry_their_own_opacity() -> None:

@@ -95,6 +95,14 @@ def test_a_cut_hidden_by_a_flash_is_one_cut_at_the_new_shot() -> None:
     assert _cuts(_still(0, 20) + flash + _still(1, 20)) == [0, 21]
 
 
+def test_a_plain_picture_is_a_shot_only_if_it_lasts() -> None:
+    plain = [np.full((*SIZE, 3), 250, np.uint8)]
+    assert _cuts(_still(0, 20) + 5 * plain + _still(1, 20)) == [0, 25]
+    assert _cuts(_still(0, 20) + 5 * plain) == [0]
+    assert _cuts(_still(0, 20) + 20 * plain + _still(1, 20)) == [0, 20, 40]
+    assert _cuts(_still(0, 20) + 90 * plain + _still(1, 20), rate=120) == [0, 20, 110]
+
+
 def test_noise_that_changes_with_every_frame_is_one_shot() -> None:
     generator = np.random.default_rng(0)
     assert _cuts(generator.integers(0, 255, (30, *SIZE, 3), dtype=np.uint8)) == [0]

@@ -21,6 +21,7 @@ from fastgaze.core.files import cache_dir, write_whole
 from fastgaze.core.jsonable import Json
 from fastgaze.runtime import headroom, zoo
 from fastgaze.runtime.card import ModelCard
+from fastgaze.runtime.engines import fold_constants
 
 PAGE = Path(__file__).parent / "server" / "page"
 """What the page is made of; ``gaze/`` is also the source of the npm package in ``js/``."""
@@ -123,8 +124,9 @@ def _models(models: Sequence[str | Path]) -> dict[str, bytes]:
     if len({card.name for card in cards}) < len(cards) or not cards:
         raise ArgumentError(f"models of a site need different names and at least one; got {[c.name for c in cards]}")
     facts = json.dumps(describe_models(cards, Limits())).encode()
-    contents = {f"models/{card.name}.onnx": content for _, content, card in found}
-    return contents | {"models/heads.onnx": headroom.FILE.read_bytes(), "models.json": facts}
+    contents = {f"models/{card.name}.onnx": fold_constants(path, content) for path, content, card in found}
+    heads = fold_constants(headroom.FILE, headroom.FILE.read_bytes())
+    return contents | {"models/heads.onnx": heads, "models.json": facts}
 
 
 def _examples(folder: Path) -> dict[str, bytes]:

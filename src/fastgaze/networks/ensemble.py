@@ -10,7 +10,7 @@ from fastgaze.core.spec import EnsembleSpec, GazeSpec
 from fastgaze.networks.gaze import GazeModel, Readout, Tail, TwoScaleReadout, make_readout, make_trunk, pad_to_stride
 
 
-class Head(nn.Module):
+class Member(nn.Module):
     """A readout with its tail: what differs between the members of an ensemble."""
 
     def __init__(self, readout: Readout | TwoScaleReadout, tail: Tail) -> None:
@@ -33,7 +33,7 @@ class GazeEnsemble(nn.Module):
         member = spec.member
         self.member_architecture, self.activation = member.architecture, member.activation
         self.trunk = make_trunk(member.trunk)
-        self.heads = nn.ModuleList(Head(make_readout(member), Tail()) for _ in range(spec.members))
+        self.heads = nn.ModuleList(Member(make_readout(member), Tail()) for _ in range(spec.members))
 
     @classmethod
     def of(cls, models: Sequence[GazeModel]) -> "GazeEnsemble":
@@ -42,7 +42,7 @@ class GazeEnsemble(nn.Module):
         ensemble = cls(EnsembleSpec(f"{first.architecture}-ensemble", first, len(models)))
         ensemble.trunk.load_state_dict(models[0].trunk.state_dict())
         for head, model in zip(ensemble.heads, models, strict=True):
-            assert isinstance(head, Head)
+            assert isinstance(head, Member)
             head.readout.load_state_dict(model.readout.state_dict())
             head.tail.load_state_dict(model.tail.state_dict())
         return ensemble.eval()
@@ -56,7 +56,7 @@ class GazeEnsemble(nn.Module):
     def spec(self) -> EnsembleSpec:
         """The widths that the layers have now."""
         head = self.heads[0]
-        assert isinstance(head, Head)
+        assert isinstance(head, Member)
         member = GazeSpec(self.member_architecture, self.trunk.spec, head.readout.maps, self.activation)
         return EnsembleSpec(f"{member.architecture}-ensemble", member, len(self.heads))
 

@@ -27,6 +27,7 @@ from fastgaze.core.pictures import open_picture
 from fastgaze.core.spec import spec_to_json
 from fastgaze.networks import GazeModel, TrainingRecord
 from fastgaze.onnx.layers import graph_layers
+from fastgaze.onnx.pad import padded
 from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
@@ -71,6 +72,7 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
 
     half: store the weights as float16, half the size; the engine turns them back when it loads the file.
     """
+    model = padded(model)
     model = _rounded(model) if half else copy.deepcopy(model)
     model.eval()
     card = make_card(model, facts)
@@ -84,7 +86,7 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
 
 def network_bytes(model: GazeModel) -> bytes:
     """The convolutional part of ``model`` as an ONNX file without a card, its weights stored as float16."""
-    graph = _graph(_rounded(model))
+    graph = _graph(_rounded(padded(model)))
     _store_half(graph)
     content: bytes = graph.SerializeToString()
     return content
@@ -94,7 +96,7 @@ def export_int8(model: GazeModel, path: Path, facts: Facts, images: Sequence[Pat
     """Write ``model`` with 8-bit weights and maps, calibrated on the image files ``images``, and check it."""
     if not images:
         raise ExportError("int8 needs images to calibrate on; give a folder with at least one image")
-    model = copy.deepcopy(model).eval()
+    model = copy.deepcopy(padded(model)).eval()
     card = replace(make_card(model, facts), precision="int8", name=f"{facts.name}.int8")
     samples = [_sample(card, image) for image in images]
     graph = _quantised(_graph(model), samples)

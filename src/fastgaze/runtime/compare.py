@@ -193,9 +193,11 @@ def _caption(text: str, width: int) -> Image.Image:
     height = max(width // 24, 14)
     strip = Image.new("RGB", (width, 2 * height), _PAPER)
     pen = ImageDraw.Draw(strip)
-    size = 0.9 * height
-    length = pen.textlength(text, font=ImageFont.load_default(size=size))
-    font = ImageFont.load_default(size=max(size * min(1.0, 0.98 * width / max(length, 1.0)), 5))
+    font = ImageFont.load_default(size=0.9 * height)
+    for share in np.arange(0.85, 0.15, -0.05):  # the width of letters does not follow their size exactly
+        if pen.textlength(text, font=font) <= 0.98 * width:
+            break
+        font = ImageFont.load_default(size=max(share * height, 5))
     pen.text((0, height), text, fill=_INK, font=font, anchor="lm")
     return strip
 

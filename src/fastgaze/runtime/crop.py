@@ -157,7 +157,9 @@ def crop_around(integral: "Integral", ratio: str | float | tuple[float, float], 
     return replace(_describe(integral, _Windows(np.zeros(1), box, np.ones(1)), 0), focal_point=focus)
 
 
-def worth_of_places(integral: "Integral", ratio: float, heads: Array | None) -> tuple[npt.NDArray[np.intp], Values]:
+def worth_of_places(
+    integral: "Integral", ratio: float, heads: Sequence[Head] = ()
+) -> tuple[npt.NDArray[np.intp], Values]:
     """Every place tried for the largest window of ``ratio`` (width over height): boxes (n, 4), and worth (n,).
 
     What a window that moves through the frames of a video is chosen by.

@@ -59,6 +59,8 @@ _INK, _PAPER = (32, 33, 36), (255, 255, 255)
 # Rows that contours are drawn in at once.
 _STRIP = 64
 _TICKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+# The least distance of two ticks on the bar, whose length is 1.
+_APART = 0.1
 
 
 class Drawable(Protocol):
@@ -103,9 +105,13 @@ class Scale:
         return levels
 
     def ticks(self) -> list[tuple[float, str]]:
-        """(place on the scale from 0 to 1, its lift in words) for a legend."""
-        shown = [tick for tick in _TICKS if tick <= self.top]
-        return [(float((tick**0.5 - 1) / (self.top**0.5 - 1)), f"{tick}x") for tick in shown]
+        """(place on the scale from 0 to 1, its lift in words) for a legend; none is written over another."""
+        ticks: list[tuple[float, str]] = []
+        for tick in _TICKS:
+            place = float((tick**0.5 - 1) / (self.top**0.5 - 1))
+            if place <= 1 and (not ticks or place - ticks[-1][0] >= _APART):
+                ticks.append((place, f"{tick}x"))
+        return ticks
 
 
 def lift_of(log_density: Array) -> Array:

@@ -19,7 +19,7 @@ from fastgaze.core.progress import Progress, silent
 from fastgaze.core.spec import VGGSpec
 from fastgaze.networks.backbones import load_backbone
 from fastgaze.networks.checkpoint import BackboneRecord, TrainingRecord, save_checkpoint
-from fastgaze.networks.ensemble import GazeEnsemble, Head
+from fastgaze.networks.ensemble import GazeEnsemble, Member
 from fastgaze.networks.factory import create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.training.config import Config, TeacherSettings
@@ -163,7 +163,7 @@ class FromFeatures(nn.Module):
         trunk = model.trunk.spec
         assert isinstance(trunk, VGGSpec)
         self._trunk, self._image_size = trunk, image_size
-        self.head = Head(model.readout, model.tail)
+        self.head = Member(model.readout, model.tail)
 
     def forward(self, stored: Tensor, size: tuple[int, int], center_bias: Tensor | None = None) -> Tensor:
         """stored (N, maps, h, w) -> log density (N, *size)."""

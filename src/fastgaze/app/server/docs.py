@@ -1,9 +1,10 @@
 """The OpenAPI document as a page that people can read, without a script."""
 
+import json
 from collections.abc import Sequence
 from html import escape
 
-from fastgaze.core.jsonable import Document
+from fastgaze.core.jsonable import Document, Json
 
 
 def page(document: Document) -> str:
@@ -63,8 +64,13 @@ def _values(schema: Document) -> str:
     elif schema["type"] == "boolean":
         text = "true, false"
     else:
-        text = "such as " + ", ".join(schema.get("examples", ["?"]))
-    return text + (f"; default {schema['default']}" if "default" in schema else "")
+        text = "such as " + ", ".join(schema["examples"])
+    return text + (f" (unless given: {_written(schema['default'])})" if "default" in schema else "")
+
+
+def _written(value: Json) -> str:
+    """A default as it stands in an address."""
+    return json.dumps(value).strip('"')
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -23,6 +23,7 @@ from fastgaze.app.server.limits import (
     bad_option,
 )
 from fastgaze.app.server.options import Options, parse_request
+from fastgaze.app.server.turns import QUICK_SECONDS
 from fastgaze.app.server.wire import Task
 from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, ModelError
@@ -49,6 +50,8 @@ _FORMAT_COSTS = {
     "heat": (1.2e-8, 4, 1.4),
 }
 _FACTS_BYTES = 32 << 10
+_LOOK_SECONDS = 0.03
+"""CPU time of the network for one picture, roughly."""
 _HEADER_SHARE = 0.03
 """Of the time for a picture, for its header: some formats allow millions of empty parts, each of which is read."""
 NO_MEMORY = "too_much_memory"
@@ -72,6 +75,8 @@ class Needs:
     """More time or memory than a light worker has."""
     size: int
     """Bytes that the answer takes at most."""
+    seconds: float
+    """CPU time, roughly, beyond one run of the network."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,8 @@ def work(
 
 
 def _may_start(needs: Needs, task: Task, heavy: bool) -> bool:
-    return task.granted or (needs.size <= SMALL_ANSWER and (heavy or not needs.heavy))
+    quick = not needs.heavy and needs.seconds <= QUICK_SECONDS
+    return task.granted or (needs.size <= SMALL_ANSWER and (heavy or quick))
 
 
 def _compared(
@@ -188,6 +194,7 @@ def _needs(
     if verb == "compare" and options.format == "overlay":
         costs.append(_sheet_cost(pictures))
     memory, seconds = sum(cost.bytes for cost, _ in costs) + size, sum(cost.seconds for cost, _ in costs)
+    seconds += _LOOK_SECONDS * (len(pictures) - 1)
     if memory > _MOST_BYTES:
         pixels = sum(picture.size[0] * picture.size[1] for picture in pictures)
         message = f"a picture of this kind takes {(memory - size) / pixels:.0f} bytes of memory per pixel; "
@@ -195,7 +202,7 @@ def _needs(
         raise ApiError(413, "too_many_pixels", message + fitting)
     every_frame = verb == "crop" and options.format != "json" and any(is_animated(p.stored()) for p in pictures)
     heavy = every_frame or seconds > _LIGHT_SECONDS or memory > _LIGHT_BYTES
-    return Needs(heavy, sum(answer for _, answer in costs))
+    return Needs(heavy, sum(answer for _, answer in costs), seconds)
 
 
 def _sheet_cost(pictures: Sequence[Picture]) -> tuple[DecodingCost, int]:

@@ -161,7 +161,7 @@ def _do(
     if isinstance(found, jobs.Several):
         return wire.Outcome("parts", parts=[list(part) for part in found.pictures], options=asdict(found.options)), b""
     if isinstance(found, jobs.Needs):
-        return wire.Outcome("needs", heavy=found.heavy, size=found.size), b""
+        return wire.Outcome("needs", heavy=found.heavy, size=found.size, cost=found.seconds), b""
     return wire.Outcome("answer", media_type=found.media_type), found.content
 
 

@@ -102,7 +102,7 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document
             f"WIDTHxHEIGHT of the map that is sent back, in json the one of heat; sides up to {LONGEST_MAP_SIDE}, "
             f"at most {limits.map_pixels} pixels. Without it the picture's own size, scaled down where that is larger, "
             "and an overlay's longer side to 1600 pixels.",
-            {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$"},
+            {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
         ),
         "center_bias": (
             "model: people's habit of looking at the centre, as in training. none: the picture alone.",
@@ -148,7 +148,7 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
         "size": (
             f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels} pixels; that of the window by "
             "default. Without effect in json.",
-            {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$"},
+            {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
         ),
     }
 

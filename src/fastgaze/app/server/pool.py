@@ -18,7 +18,7 @@ from fastgaze.app.server.budget import Share
 from fastgaze.app.server.lanes import Lane
 from fastgaze.app.server.limits import SMALL_ANSWER, ApiError, Limits
 from fastgaze.app.server.nursery import HEAVY, LIGHT, LIGHT_SHARE
-from fastgaze.app.server.turns import Caller, Ledger
+from fastgaze.app.server.turns import QUICK_SECONDS, Caller, Ledger, later
 from fastgaze.app.server.workers import Nursery, ServerWorker
 from fastgaze.core.errors import ModelError
 
@@ -117,8 +117,7 @@ class Pool:
         if outcome.kind == "needs":
             if outcome.size > SMALL_ANSWER:
                 await room.wait(outcome.size, request.deadline)
-            granted = replace(request, task=replace(request.task, granted=True))
-            outcome, answer = await self._try(self.heavy if outcome.heavy else self.light, granted, turn)
+            outcome, answer = await self._try(*self._granted(request, turn, outcome))
         if outcome.kind == "gone":
             return None
         if outcome.kind == "error":
@@ -129,6 +128,13 @@ class Pool:
             logger.error("a worker failed: %s", outcome.message)
             raise ApiError(500, "internal", "the server failed; its log says why")
         return Answer(memoryview(answer), outcome.media_type)
+
+    def _granted(self, request: Request, turn: float, needs: wire.Outcome) -> tuple[Lane, Request, float]:
+        """Who does what needs more than it had, and when."""
+        lane = self.heavy if needs.heavy else self.light
+        caller = replace(request.caller, long=not needs.heavy and needs.cost > QUICK_SECONDS)
+        task = replace(request.task, granted=True)
+        return lane, replace(request, task=task, caller=caller), later(turn, needs.cost)
 
     async def _try(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
         """A worker's outcome. When a light one dies, another tries: it may have been dead before it got the task.
@@ -148,8 +154,8 @@ class Pool:
     def _check_waiting(self, lane: Lane, request: Request) -> None:
         if lane is self.heavy and lane.waiting >= (_HEAVY_WAITING if request.caller.known else _HEAVY_STRANGERS):
             raise _busy("too many large pictures wait")
-        if lane is self.light and not request.task.granted and lane.full(request.caller):
-            raise _busy("too many pictures of new clients wait")
+        if lane is self.light and (request.caller.long or not request.task.granted) and lane.full(request.caller):
+            raise _busy("too many pictures that take long, or of new clients, wait")
 
     async def _call(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
         async with contextlib.AsyncExitStack() as held:

@@ -51,6 +51,8 @@ class Outcome:
     """needs: a worker with more time and memory than the light ones have."""
     size: int = 0
     """needs: bytes that the answer takes at most."""
+    cost: float = 0.0
+    """needs: seconds of CPU time that decoding takes, roughly."""
     parts: list[list[int]] = field(default_factory=list)
     """parts: where the pictures of a form begin and end in its bytes."""
     options: Document | None = None

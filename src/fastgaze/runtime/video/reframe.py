@@ -6,7 +6,7 @@ second of video.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from fastgaze.core.pictures import open_picture
 from fastgaze.core.progress import Clock, Progress, silent
 from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.runtime.crop import Integral, parse_ratio, window_size, worth_of_places
-from fastgaze.runtime.headroom import head_map
+from fastgaze.runtime.headroom import Head, find_heads, head_map
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video.camera import DEFAULT, Steadiness, find_path, keyframes
 from fastgaze.runtime.video.overlay import LIMITED, plane, to_420
@@ -36,8 +36,8 @@ Values = npt.NDArray[np.float64]
 PER_SECOND = 6
 """Frames per second that the network looks at, besides the first of every shot."""
 HEADS = 0.1
-"""What a head counts, relative to a still crop. Narrow windows on groups of people cut some head wherever they are; with
-the full weight they avoid all of them and miss what people look at."""
+"""What a head counts, relative to a still crop. Narrow windows on groups of people cut some head wherever they are;
+with the full weight they avoid all of them and miss what people look at."""
 # A keyframe is left out where the straight line between its neighbours is this near, in pixels.
 _TOLERANCE = 1.0
 
@@ -207,7 +207,7 @@ class _Shot:
         if len(self._times) % self._every == 0:
             self._looks.append(len(self._times))
             integral = Integral(seen.view.at(seen.view.working).density, self.size)
-            heads = np.float32(HEADS) * head_map(open_picture(seen.rgb))
+            heads = _lighter(find_heads(head_map(open_picture(seen.rgb))))
             for judged in self._judged:
                 judged.add(integral, heads)
         self._times.append(seen.time)
@@ -237,7 +237,7 @@ class _Judged:
         self.worth: list[npt.NDArray[np.float32]] = []
         self.mass: list[npt.NDArray[np.float32]] = []
 
-    def add(self, integral: Integral, heads: npt.NDArray[np.float32]) -> None:
+    def add(self, integral: Integral, heads: Sequence[Head]) -> None:
         """One more moment."""
         boxes, worth = worth_of_places(integral, self._ratio, heads)
         left, top, right, bottom = boxes.T
@@ -248,6 +248,11 @@ class _Judged:
         self.places = left / integral.size[1] if across else top / integral.size[0]
         self.worth.append(worth.astype(np.float32))
         self.mass.append(mass.ravel().astype(np.float32))
+
+
+def _lighter(heads: Sequence[Head]) -> list[Head]:
+    """The heads of a frame as a moving window counts them."""
+    return [replace(head, weight=HEADS * head.weight) for head in heads]
 
 
 class _WindowCutter:

@@ -12,7 +12,8 @@ A shot begins at a frame that
 2. much more than its neighbours do, as it must in a fast pan or in noise,
 3. shows what the next frames show too, as the single frame of a flash does not,
 4. and resembles none of the frames within ``REACH`` seconds before it, nor does any within ``REACH`` seconds after it
-   resemble the last frame of the old shot: after a flash the old shot is back.
+   resemble the last frame of the old shot: after a flash the old shot is back,
+5. and is not plain for less than ``REACH`` seconds, as a flash is, or a fade at the end.
 
 Frames are held back only while such a frame waits for those after it.
 """
@@ -47,7 +48,7 @@ _SIDE = 64
 _BLOCK = 12
 _SEARCH = 8
 _BINS = 16
-# Levels of contrast below which a block counts as plain.
+# Levels of contrast below which a block or a frame counts as plain.
 _PLAIN = 3.0
 # Share of their contrast that two frames may differ by on average, pixel by pixel, and be alike without a search.
 _STILL = 0.12
@@ -235,13 +236,20 @@ def _decided(past: deque[_Step[Item]], waiting: deque[_Step[Item]], whole: bool)
         if CHANGE < first.change < float("inf"):
             if not (whole or now - first.glance.time > REACH or len(waiting) >= MOST_HELD):
                 return
-            cut = _begins_shot(_near(past, first), _near(waiting, first))
+            after = _near(waiting, first)
+            brief = _plain(first) and ((whole and len(after) == len(waiting)) or not all(map(_plain, after)))
+            cut = not brief and _begins_shot(_near(past, first), after)
         else:
             cut = first.change > CHANGE
         if cut and first.change == float("inf"):
             past.clear()
         past.append(waiting.popleft())
         yield first.item, cut
+
+
+def _plain(step: _Step[Item]) -> bool:
+    """Whether a frame shows nothing."""
+    return float(step.glance.luma.std()) < _PLAIN
 
 
 def _near(steps: Iterable[_Step[Item]], to: _Step[Item]) -> list[_Step[Item]]:

@@ -24,7 +24,7 @@ Pixels = npt.NDArray[np.uint8]
 
 SMOOTH = 0.2
 """Seconds; with ``MOTION`` what predicts recorded gaze best (``python -m experiments.video_temporal``)."""
-MOTION = 0.5
+MOTION = 0.25
 _MOST_MOTION = 10
 # Pixels along the longer side that are enough to find cuts.
 _CUT_SIDE = 256

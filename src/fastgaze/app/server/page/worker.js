@@ -6,6 +6,9 @@ const root = new URL("../", import.meta.url);
 const predictors = new Map();
 let last = { key: "" };
 let runtime;
+// The engine is fetched at once, while the page still reads which models there are.
+const kinds = hasWebGpu().then((there) => (there ? ["webgpu", "wasm"] : ["wasm"]));
+kinds.then(([first]) => importRuntime(first)).catch(() => {}); // said when it is needed
 
 const verbs = {
   async load({ name }) {
@@ -68,18 +71,23 @@ function predictor(name) {
 }
 
 async function load(name) {
-  const [model, heads] = await Promise.all([read(`models/${encodeURIComponent(name)}.onnx`), read("models/heads.onnx")]);
-  for (const kind of (await hasWebGpu()) ? ["webgpu", "wasm"] : ["wasm"]) {
+  const files = Promise.all([read(`models/${encodeURIComponent(name)}.onnx`), read("models/heads.onnx")]);
+  for (const kind of await kinds) {
     try {
-      runtime = await import(new URL(`ort/ort.${kind}.min.mjs`, root).href);
+      runtime = await importRuntime(kind);
       runtime.env.wasm.wasmPaths = new URL("ort/", root).href;
-      return await Predictor.load(runtime, { model, heads, providers: [kind] });
+      const [model, heads] = await files;
+      // The constants of these files are folded. WebGPU arranges the graph in its own way.
+      const optimise = kind === "wasm" ? "disabled" : "all";
+      return await Predictor.load(runtime, { model, heads, providers: [kind], optimise });
     } catch (error) {
       if (kind === "wasm") throw error;
       console.info("WebGPU does not work here; WebAssembly is used instead:", error.message);
     }
   }
 }
+
+const importRuntime = (kind) => import(new URL(`ort/ort.${kind}.min.mjs`, root).href);
 
 async function hasWebGpu() {
   try {

@@ -43,10 +43,13 @@ export class Network {
    * @param {Runtime} runtime
    * @param {Uint8Array} content of the ONNX file
    * @param {readonly string[]} providers "wasm" or "webgpu"
+   * @param {"all" | "disabled"} [optimise] what the engine does to the graph; nothing is left to do for one whose
+   *   constants are folded, and an engine that does not try starts in two thirds of the time
    */
-  static async load(runtime, content, providers) {
+  static async load(runtime, content, providers, optimise = "all") {
     const card = readCard(content);
-    const session = await runtime.InferenceSession.create(content, { executionProviders: providers });
+    const options = { executionProviders: providers, graphOptimizationLevel: optimise };
+    const session = await runtime.InferenceSession.create(content, options);
     return new Network(runtime, session, card);
   }
 
@@ -82,26 +85,28 @@ export class Network {
 /** One model, ready to predict. */
 export class Predictor {
   #gaze;
+  #loadHeads;
+  /** @type {Promise<Network> | undefined} */
   #heads;
 
   /**
    * @param {Network} gaze
-   * @param {Network | null} heads
+   * @param {(() => Promise<Network>) | null} loadHeads called at the first crop
    */
-  constructor(gaze, heads) {
+  constructor(gaze, loadHeads) {
     this.card = gaze.card;
     this.#gaze = gaze;
-    this.#heads = heads;
+    this.#loadHeads = loadHeads;
   }
 
   /**
    * @param {Runtime} runtime onnxruntime-web
-   * @param {{ model: Uint8Array, heads?: Uint8Array, providers?: readonly string[] }} files contents of ONNX files;
-   *   without `heads`, crops go by attention alone
+   * @param {{ model: Uint8Array, heads?: Uint8Array, providers?: readonly string[], optimise?: "all" | "disabled" }} files
+   *   contents of ONNX files; without `heads`, crops go by attention alone
    */
-  static async load(runtime, { model, heads, providers = ["wasm"] }) {
-    const gaze = await Network.load(runtime, model, providers);
-    return new Predictor(gaze, heads ? await Network.load(runtime, heads, providers) : null);
+  static async load(runtime, { model, heads, providers = ["wasm"], optimise = "all" }) {
+    const gaze = await Network.load(runtime, model, providers, optimise);
+    return new Predictor(gaze, heads ? () => Network.load(runtime, heads, providers, optimise) : null);
   }
 
   /**
@@ -128,8 +133,9 @@ export class Predictor {
 
   /** @param {Pixels} pixels */
   async #findHeads(pixels) {
-    if (!this.#heads) return null;
-    const { values, rows, columns } = await this.#heads.look(pixels);
+    if (!this.#loadHeads) return null;
+    this.#heads ??= this.#loadHeads();
+    const { values, rows, columns } = await (await this.#heads).look(pixels);
     return { width: columns, height: rows, values };
   }
 }
