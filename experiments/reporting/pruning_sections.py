@@ -273,6 +273,7 @@ def _differences(curves: Curves) -> dict[str, Estimate | None]:
         "star, few": compare(curves, [STAR], fixed, 75),
         "star, many": compare(curves, [STAR], fixed, 10),
         "first order": compare(curves, ["Fisher with first-order term"], [ZERO], 25),
+        "star": compare(curves, [STAR], [ZERO], 25),
     }
 
 
@@ -284,6 +285,7 @@ _STATEMENTS = {
     "star, few": ("β*", "the best fixed β", "75%"),
     "star, many": ("β*", "the best fixed β", "10%"),
     "first order": ("Fisher with the first-order term", "Fisher without it", "25%"),
+    "star": ("β*", "β = 0", "25%"),
 }
 
 
@@ -319,7 +321,7 @@ def _curve_claims(curves: Curves, title: str, line: str) -> list[Claim]:
         return Claim(f"{title}: {text}", printed, "; ".join(shown), all_of(verdicts), line)
 
     unknown = Estimate(0.0)
-    naive, molchanov, beta, frozen, few, many, first = (found[key] or unknown for key in _STATEMENTS)
+    naive, molchanov, beta, frozen, few, many, first, _ = (found[key] or unknown for key in _STATEMENTS)
     return [
         claim("naive signals (L1A, L1W) prune poorly", "Figure 1, no number", ["naive"], [above(naive)]),
         claim(
