@@ -287,6 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = common.about(options, **_plain(settings)) | {"curves": {}}
     problem = problem_of(settings, options.data, options.cache)
     record["unit_flops"] = problem.unit
+    record["methods"] = [method.name for method in methods(settings.quantiles)]
     whole = _losses(problem.others, problem.load())
     for method in methods(settings.quantiles):
         if method.name not in record["curves"] and (not options.only or method.name in options.only):

@@ -175,7 +175,10 @@ def _curve_blocks(record: Record, name: str, title: str) -> list[Block]:
     rises = (
         f"Rise of the loss in nats when so much of the cost is left, with 95% bootstrap intervals over images. {about}"
     )
+    rest = [method for method in record.get("methods", []) if method not in record["curves"]]
+    words = f"{len(rest)} of {len(record.get('methods', []))} methods: {'; '.join(rest)}".replace("beta", "β")
     return [
+        *([missing(name, words)] if rest else []),
         Picture(f"images/results/{name}.png", caption),
         _rises(record["curves"], rises),
         Text(_curve_sentences(record["curves"])),
@@ -195,7 +198,7 @@ def curve_words(record: Record, title: str) -> str:
         else "torch, fp32"
     )
     return (
-        f"{title} (`{settings['model']}`), parameters fixed, {settings['maps']} maps removed per round; signals from "
+        f"{title} (`{Path(settings['model']).stem}`), parameters fixed, {settings['maps']} maps removed per round; signals from "
         f"{settings['signal_images']} images of {settings['data']} at {width}x{height}, loss on "
         f"{settings['loss_images']} others; β in nats per {unit}, at quantiles of the method's own β_i; {precision}, "
         f"one thread, one run."
@@ -282,10 +285,10 @@ _STATEMENTS = {
     "molchanov": ("the better variant of Molchanov et al. without cost", "Fisher with β = 0", "25%"),
     "beta": ("Fisher with β = 0", "the best β > 0", "25%"),
     "frozen": ("Fisher with frozen costs", "the same with live costs", "25%"),
-    "star, few": ("β*", "the best fixed β", "75%"),
-    "star, many": ("β*", "the best fixed β", "10%"),
+    "star, few": ("Fisher with β*", "the best fixed β", "75%"),
+    "star, many": ("Fisher with β*", "the best fixed β", "10%"),
     "first order": ("Fisher with the first-order term", "Fisher without it", "25%"),
-    "star": ("β*", "β = 0", "25%"),
+    "star": ("Fisher with β*", "Fisher with β = 0", "25%"),
 }
 
 
