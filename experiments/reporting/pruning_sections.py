@@ -198,8 +198,8 @@ def curve_words(record: Record, title: str) -> str:
         else "torch, fp32"
     )
     return (
-        f"{title} (`{Path(settings['model']).stem}`), parameters fixed, {settings['maps']} maps removed per round; signals from "
-        f"{settings['signal_images']} images of {settings['data']} at {width}x{height}, loss on "
+        f"{title} (`{Path(settings['model']).stem}`), parameters fixed, {settings['maps']} maps removed per round; "
+        f"signals from {settings['signal_images']} images of {settings['data']} at {width}x{height}, loss on "
         f"{settings['loss_images']} others; β in nats per {unit}, at quantiles of the method's own β_i; {precision}, "
         f"one thread, one run."
     )
