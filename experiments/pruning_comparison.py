@@ -287,10 +287,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = common.about(options, **_plain(settings)) | {"curves": {}}
     problem = problem_of(settings, options.data, options.cache)
     record["unit_flops"] = problem.unit
-    record.setdefault("whole", _losses(problem.others, problem.load()))
+    record["methods"] = [method.name for method in methods(settings.quantiles)]
+    whole = _losses(problem.others, problem.load())
     for method in methods(settings.quantiles):
         if method.name not in record["curves"] and (not options.only or method.name in options.only):
-            record["curves"][method.name] = curve(problem, method, settings, record["whole"])
+            record["curves"][method.name] = curve(problem, method, settings, whole)
             common.write_record(out, record)
             print(f"{method.name} is done", flush=True)
     print(summary(record["curves"]))
