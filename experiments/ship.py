@@ -43,7 +43,7 @@ from fastgaze.runtime.zoo import BUNDLED, write_index
 from fastgaze.training.datasets import dataset_center_bias
 
 TRAINED_ON = ("salicon/train", "osie", "eyecrowd", "ueyes")
-DATA = "SALICON (train); OSIE, EyeCrowd, UEyes without the tenth kept out; ImageNet weights of EfficientNet-lite"
+DATA = "SALICON (train); OSIE, EyeCrowd, UEyes without the tenth kept out; ImageNet weights of the trunk"
 INT8_LOSS = 0.01  # bits of log-likelihood on SALICON val that an int8 file may lose and still ship
 MOST_BYTES = 12_000_000  # of all bundled files together
 BITS = "log_likelihood_bits"
