@@ -73,11 +73,10 @@ if ! kept fastgaze-tiny $runs/tiny-vgg/best.safetensors; then
   keep $runs/tiny-vgg/best.safetensors fastgaze-tiny
 fi
 
-# 6. The large model: lite1, pruned to less than half of the time of densegaze-m, and tuned by what it predicted before.
+# 6. The large model: lite1, pruned a little for its size and time, and tuned by what it predicted before.
 if ! kept litegaze-large $runs/large/best.safetensors; then
   $workshop prune --config $configs/lite_large.toml --start $runs/lite1/best.safetensors --out $runs/large-pruned
-  start=$($python -m experiments.choose $runs/large-pruned --pixels 81920 --than densegaze-m --limit 0.45)
-  $workshop tune --config $configs/lite_large.toml --start "$start" --out $runs/large
+  $workshop tune --config $configs/lite_large.toml --start $runs/large-pruned/22.safetensors --out $runs/large
   keep $runs/large/best.safetensors litegaze-large
 fi
 
