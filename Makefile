@@ -7,7 +7,7 @@ TORCH  := torch==2.13.0
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage lint format docs release-check soak fuzz backbones clean
+.PHONY: help demo test test-all coverage lint format docs release-check soak guard-docs fuzz backbones clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -54,8 +54,12 @@ docs: $(VENV)/.dev  ## write the documentation into site/; warnings are errors
 release-check: $(VENV)/.dev  ## build sdist and wheel, check them, try them in empty environments
 	$(BIN)/python tools/release_check.py
 
-soak: $(VENV)/.dev  ## attack a server on loopback for three minutes and write results/soak.json
+soak: $(VENV)/.dev  ## attack a server on loopback for six minutes and write results/soak*.json; `make guard-docs` shows them
 	$(BIN)/python -m experiments.soak --out results/soak.json
+	$(BIN)/python -m experiments.soak --fresh --out results/soak_fresh.json
+
+guard-docs: $(VENV)/.dev  ## write what was measured of the server into docs/server.md and docs/deploy.md
+	$(BIN)/python -m experiments.server_docs
 
 fuzz: $(VENV)/.dev  ## feed damaged files to every reader, a minute each
 	$(BIN)/python -m experiments.fuzz

@@ -66,6 +66,17 @@ async def largest(address: Address, rng: random.Random, kit: "Kit") -> None:
     await send(address, head(len(content), rng.choice(("/v1/gaze", "/v1/gaze?format=overlay"))) + content)
 
 
+async def long_one(address: Address, _: random.Random, kit: "Kit") -> None:
+    """A good picture in a tiny file that takes long to decode, again and again over one connection."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        async with asyncio.timeout(10):
+            for _turn in range(5):
+                await post(reader, writer, "/v1/gaze", kit.long, "image/png")
+    finally:
+        writer.transport.abort()
+
+
 async def damaged(address: Address, rng: random.Random, kit: "Kit") -> None:
     _, content, content_type = rng.choice(kit.damaged)
     request = head(len(content)).replace(b"\r\n\r\n", f"\r\nContent-Type: {content_type}\r\n\r\n".encode())
@@ -126,7 +137,7 @@ async def leaver(address: Address, rng: random.Random, kit: "Kit") -> None:
 
 ATTACKS: tuple[Callable[[Address, random.Random, "Kit"], Awaitable[None]], ...] = (
     slow_reader, slow_writer, chunk_storm, scan_bomb, memory_bomb, largest, damaged, huge_head, pipeline, silent,
-    pretender, crowd, animation, leaver,
+    pretender, crowd, animation, leaver, long_one,
 )  # fmt: skip
 
 
@@ -152,6 +163,7 @@ class Kit:
     large_png: bytes
     large_jpeg: bytes
     frames: bytes
+    long: bytes
     damaged: list[tuple[str, bytes, str]]
 
 
@@ -165,10 +177,19 @@ def make_kit(side: int) -> Kit:
     last = content.rindex(b"\xff\xda")
     scans = content[:last] + content[last:-2] * 50 + content[last : last + 14] * 3000 + content[-2:]
     chunks = b"1\r\nx\r\n" * 100_000
-    frames = io.BytesIO()
+    frames, long = io.BytesIO(), io.BytesIO()
+    plain.resize((2 * side // 5, 2 * side // 5)).save(long, "PNG")
     shades = [Image.new("L", (200, 200), n % 251) for n in range(3000)]
     shades[0].save(frames, "GIF", save_all=True, append_images=shades[1:])
-    made = (photograph(48, 48, 1, "PNG"), chunks, scans, png.getvalue(), jpeg.getvalue(), frames.getvalue())
+    made = (
+        photograph(48, 48, 1, "PNG"),
+        chunks,
+        scans,
+        png.getvalue(),
+        jpeg.getvalue(),
+        frames.getvalue(),
+        long.getvalue(),
+    )
     return Kit(*made, list(hostile_uploads(200)))
 
 

@@ -1,6 +1,7 @@
 """Does the server keep its promises while 64 hostile clients do their worst? Loopback only, at most ten minutes.
 
     python -m experiments.soak --out results/soak.json                      # two and a half minutes
+    python -m experiments.soak --fresh --out results/soak_fresh.json        # good clients keep no connection
     python -m experiments.soak --seconds 5 --rounds 1 --hostile 16          # a short form
 
 Starts `fastgaze serve` with its default settings and measures good clients in turns: alone, beside the hostile ones,
@@ -243,21 +244,20 @@ def broken(facts: dict[str, Any]) -> list[str]:
     return found + [f"{facts['livez_ms']['failures']} /livez failed"] * bool(facts["livez_ms"]["failures"])
 
 
-def table(facts: dict[str, Any]) -> str:
-    """For the documents."""
-    rows = [
+def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was measured, for the documents."""
+    return [
         ("good clients, answers per second: alone and attacked in turns",
          ", ".join(f"{facts[kind][n]['per_second']:g}" for n in range(len(facts["alone"]))
                    for kind in ("alone", "attacked") if n < len(facts[kind]))),
         ("share of their throughput that they keep", f"{facts['throughput']:.2f}"),
         ("longest wait of a good client", f"{facts['longest_wait']:.1f} s"),
         ("/livez, median, 99%, longest",
-         ", ".join(f"{facts['livez_ms'][name]:g} ms" for name in ("p50", "p99", "max"))),
+         ", ".join(f"{facts['livez_ms'][name]:.0f} ms" for name in ("p50", "p99", "max"))),
         ("memory of all processes at most", f"{facts['memory_mb']:.0f} MB"),
         ("workers killed; longest until an answer", f"{facts['kills']}; {facts['recovery_seconds']:.2f} s"),
         ("from SIGTERM to the end", f"{facts['drain_seconds']:.1f} s"),
     ]  # fmt: skip
-    return "\n".join(["| measured | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
 
 
 def main() -> int:
@@ -273,7 +273,7 @@ def main() -> int:
     parser.add_argument("serve", nargs="*", help="more arguments for fastgaze serve, after --")
     facts = run(arguments := parser.parse_args())
     facts["broken"] = broken(facts)
-    print(table(facts))
+    print("\n".join(f"{name}: {value}" for name, value in rows(facts)))
     if arguments.out:
         arguments.out.write_text(json.dumps(facts, indent=2) + "\n")
     print("\n".join(facts["broken"]) or "every promise was kept", file=sys.stderr)

@@ -106,6 +106,9 @@ def test_a_signed_address_is_good_for_what_was_signed_and_no_longer_than_said(gu
         assert error(guarded.post(changed, content=SMALL)) == (403, "wrong_signature")
     over = sign("/v1/crop?ratio=16:9", SECRET, int(time.time()) - 1)
     assert error(guarded.post(over, content=SMALL)) == (403, "signature_over")
+    picture = {"image": ("x.png", SMALL)}
+    assert guarded.post(signed, files=picture).json()["model"] == "dark"
+    assert error(guarded.post(signed, files=picture, data={"n": "2"})) == (403, "wrong_signature")
     assert guarded.get(sign("/v1/models", SECRET, later, "GET")).status_code == 200
     assert error(guarded.get(sign("/v1/models", SECRET, later, "POST"))) == (403, "wrong_signature")
 

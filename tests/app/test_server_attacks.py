@@ -1,5 +1,6 @@
 """What hostile clients do to the transport and to the workers, and what the others notice of it."""
 
+import asyncio
 import contextlib
 import io
 import os
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastgaze.app.server import wire, workers
 from fastgaze.app.server.api import Outermost
 from fastgaze.app.server.limits import Limits
 from tests.app.serving import encoded, make_models, picture, serving, serving_app, write_model
@@ -394,3 +396,33 @@ def test_running_out_of_descriptors_shuts_nobody_out_and_fills_no_log(tmp_path: 
             assert len(process.stderr.read()) < 10_000
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"{}",
+        b"[]",
+        b"3",
+        b'{"kind": 3}',
+        b'{"kind": "answer", "size": "9"}',
+        b'{"kind": "a", "b": 1}',
+        b"[" * 100_000,
+        b'{"kind": "needs", "cost": NaN}',
+        b'{"kind": "error", "status": true}',
+    ],
+)
+def test_a_worker_that_an_attacker_has_taken_over_cannot_confuse_the_server(message: bytes) -> None:
+    with pytest.raises(ValueError, match="no Outcome"):
+        wire.unpack(wire.Outcome, message)
+
+
+@pytest.mark.parametrize("header", [wire.HEADER.pack(13, 1 << 40), wire.HEADER.pack(1 << 31, 0)])
+def test_a_worker_cannot_make_the_server_hold_endless_bytes(header: bytes) -> None:
+    async def received() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(header + b'{"kind": "a"}' + bytes(1000))
+        await workers.receive(reader)
+
+    with pytest.raises(OSError, match="not a message"):
+        asyncio.run(asyncio.wait_for(received(), 5))

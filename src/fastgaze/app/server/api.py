@@ -218,8 +218,9 @@ class Server:
             return PacedResponse(answer.content, answer.media_type, self._limits, headers, held.pop_all(), room)
 
     async def _receive(self, request: Request, verb: str, body: Body) -> tuple[Task, bytearray]:
-        query = request.query_params.multi_items()
+        query, signed = request.query_params.multi_items(), False
         if self._secret:
+            signed = "signature" in request.query_params
             query = [(name, value) for name, value in query if name not in _SIGNING]
         options = None
         try:
@@ -230,7 +231,7 @@ class Server:
             if not await body.drain():
                 error.headers = {**error.headers, "connection": "close"}
             raise
-        return Task(verb, options, query, body.content_type if body.is_form else ""), content
+        return Task(verb, options, query, body.content_type if body.is_form else "", signed), content
 
 
 async def _on_api_error(_: Request, error: Exception) -> Response:

@@ -98,6 +98,8 @@ def work(
         options = Options.from_json(task.options)
     else:
         form = parse_form(content, task.content_type)
+        if task.signed and form.fields:
+            raise ApiError(403, "wrong_signature", "with a signed address all options are part of the address")
         query = [(name, value) for name, value in task.query]
         options = parse_request(task.verb, query + form.fields, list(predictors), limits)
         if task.verb == "compare":

@@ -5,7 +5,6 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from time import monotonic
 
 from fastgaze.app.server.turns import Caller, Ledger, Rank, Turns
 from fastgaze.app.server.workers import ServerWorker
@@ -74,13 +73,12 @@ class Lane:
                 self._give_back(future.result(), caller, 0.0)
             raise
         self.tasks += 1
-        start = monotonic()
         try:
             yield found
         finally:
             self._ledger.charge(caller.address, found.used)
             self.cpu_seconds[caller.rank.value] += found.used
-            self._give_back(found, caller, monotonic() - start)
+            self._give_back(found, caller, found.used)
 
     def end(self) -> None:
         """End them all."""

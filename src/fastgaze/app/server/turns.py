@@ -1,11 +1,11 @@
 """Whose turn it is when there is more work than workers.
 
 - A connection whose last picture was good is *known*; all others are *strangers*. Whoever only attacks stays a
-  stranger. While known clients wait, strangers get a quarter of the workers' time. While known clients are about but
+  stranger. While known clients wait, strangers get a fifth of the workers' time. While known clients are about but
   none of them waits, strangers may have every worker as long as what they send is good and quick, as that of a simple
-  program is that opens a connection for every picture. What is neither counts against their quarter, and then workers
+  program is that opens a connection for every picture. What is neither counts against their fifth, and then workers
   stay free for known clients. More strangers than can be served in a few seconds are told to come again.
-- A picture that takes *long* to decode, as its header says, has a rank of its own below both, whoever sent it: a sixth
+- A picture that takes *long* to decode, as its header says, has a rank of its own below both, whoever sent it: a tenth
   of the workers' time while others wait, half of the workers while others are about, all of them otherwise.
 - Within a rank, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
   lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. All of this is
@@ -60,7 +60,7 @@ class Verdict(enum.Enum):
 
 
 _ABOVE = {Rank.KNOWN: (), Rank.STRANGER: (Rank.KNOWN,), Rank.LONG: (Rank.KNOWN, Rank.STRANGER)}
-_SHARES = {Rank.STRANGER: 0.25, Rank.LONG: 0.16}
+_SHARES = {Rank.STRANGER: 0.2, Rank.LONG: 0.1}
 """Of the workers' time, while tasks of higher rank wait."""
 _MOST_WAITING = {Rank.STRANGER: 32, Rank.LONG: 6}
 """Tasks for each worker, while those of higher rank are about."""
@@ -175,7 +175,7 @@ class Turns(Generic[T]):
         return None
 
     def ended(self, rank: Rank, seconds: float, verdict: Verdict) -> None:
-        """A task of that rank has given its worker back after so much time."""
+        """A task of that rank has given its worker back after so much CPU time."""
         self._held[rank] -= 1
         if verdict is Verdict.GOOD:
             self._about_until[rank] = monotonic() + _ABOUT_SECONDS

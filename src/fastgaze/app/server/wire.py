@@ -5,15 +5,18 @@ read by a process that must survive it.
 """
 
 import json
+import math
 import socket
 import struct
 from dataclasses import asdict, dataclass, field, fields
 from typing import TypeVar
 
-from fastgaze.core.jsonable import Document
+from fastgaze.core.jsonable import Document, Json
 
 HEADER = struct.Struct(">IQ")
 MOST_FACTS = 1 << 20
+MOST_CONTENT = 256 << 20
+"""Bytes of an answer that the server takes from a worker, which a decoder's bug may have turned into an attacker."""
 PIECE = 256 << 10
 
 T = TypeVar("T")
@@ -31,6 +34,8 @@ class Task:
     """What the address says beside a form."""
     content_type: str = ""
     """Of a multipart form; otherwise the body is the picture."""
+    signed: bool = False
+    """Whether the address was signed: then a form holds the picture alone, as its options would not be signed."""
     granted: bool = False
     """Whether there is room for the answer and time for the work, whatever they come to."""
 
@@ -71,11 +76,21 @@ def pack(message: Task | Outcome | Document, size: int = 0) -> bytes:
 
 def unpack(kind: type[T], facts: bytes) -> T:
     """The message of that kind; ValueError for anything else."""
-    found = json.loads(facts)
-    names = {known.name for known in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(found, dict) or not set(found) <= names:
-        raise ValueError(f"not a {kind.__name__}")
-    return kind(**found)
+    try:
+        found = json.loads(facts)
+        types = {known.name: known.type for known in fields(kind)}  # type: ignore[arg-type]
+        if all(_fits(value, types[name]) for name, value in found.items()):
+            return kind(**found)
+    except (AttributeError, KeyError, TypeError, RecursionError):  # no object, another name, one missing
+        pass
+    raise ValueError(f"no {kind.__name__}")
+
+
+def _fits(value: Json, wanted: object) -> bool:
+    """Whether a number or a text is one; what is made of others is checked where it is used."""
+    if wanted is float:
+        return isinstance(value, int | float) and math.isfinite(value)
+    return not isinstance(wanted, type) or wanted not in (str, int, bool) or type(value) is wanted
 
 
 def receive(connection: socket.socket) -> tuple[bytes, bytes]:

@@ -174,7 +174,7 @@ async def receive(reader: asyncio.StreamReader) -> tuple[wire.Outcome, bytearray
     """The next message of a worker; EOFError or OSError when it dies before."""
     try:
         facts, size = wire.HEADER.unpack(await reader.readexactly(wire.HEADER.size))
-        if facts > wire.MOST_FACTS:
+        if facts > wire.MOST_FACTS or size > wire.MOST_CONTENT:
             raise OSError("not a message")
         outcome = wire.unpack(wire.Outcome, await reader.readexactly(facts))
         content = bytearray()
