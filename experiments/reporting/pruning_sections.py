@@ -170,7 +170,8 @@ def figure1(inputs: Inputs, images: Path | None) -> Section:
 
 def _curve_blocks(record: Record, name: str, title: str) -> list[Block]:
     about = curve_words(record, title)
-    bands = "Bands: 95% intervals of the rise over images. Every panel repeats Fisher with β = 0 (black) and β* (red)."
+    bands = "Bands: 95% intervals of the rise over images. Every panel repeats Fisher with β = 0 (black) and "
+    bands += "β* (orange)."
     caption = f"{about} {bands}"
     rises = (
         f"Rise of the loss in nats when so much of the cost is left, with 95% bootstrap intervals over images. {about}"
