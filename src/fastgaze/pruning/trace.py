@@ -167,9 +167,13 @@ def _with_owner(value: object, tracer: Tracer, name: str, key: str) -> object | 
     """An attribute's whole number, or several in a list (the sizes of a split), as numbers that know where they are."""
     if type(value) is int and value > 1:
         return Width.make(value, tracer, owner=(name, key))
-    if isinstance(value, list | tuple) and type(value) in (list, tuple) and len(value) > 1:
-        if all(type(number) is int and number > 1 for number in value):
-            return type(value)(Width.make(n, tracer, owner=(name, f"{key}[{k}]")) for k, n in enumerate(value))
+    if (
+        isinstance(value, list | tuple)
+        and type(value) in (list, tuple)  # not torch.Size and the like
+        and len(value) > 1
+        and all(type(number) is int and number > 1 for number in value)
+    ):
+        return type(value)(Width.make(n, tracer, owner=(name, f"{key}[{k}]")) for k, n in enumerate(value))
     return None
 
 
