@@ -269,11 +269,42 @@ class Siamese(nn.Module):
         return self.last((self.trunk(one) - self.trunk(other)).abs().mean((2, 3)))
 
 
+class Mixed(Net):
+    """Pieces of unequal widths, which a list of the module holds, through kernels of different sizes (MixNet)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.splits = [8, 4]
+        self.parts = nn.ModuleList(nn.Conv2d(n, n, k, padding=k // 2, groups=n) for n, k in ((8, 3), (4, 5)))
+
+    def between(self, x: Tensor) -> Tensor:
+        pieces = torch.split(x, self.splits, 1)
+        return torch.cat([part(piece) for part, piece in zip(self.parts, pieces, strict=True)], 1)
+
+
+class Compared(nn.Module):
+    """A U-Net that asks whether the sizes fit, and a block that checks its width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.mid = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 12, 3, 2, 1)
+        self.up, self.last, self.width = nn.ConvTranspose2d(12, 8, 2, 2), nn.Conv2d(16, 2, 1), 12
+
+    def forward(self, x: Tensor) -> Tensor:
+        skip = self.down(x).relu()
+        deep = self.mid(skip).relu()
+        assert deep.shape[1] == self.width
+        up = self.up(deep)
+        if up.shape != skip.shape:
+            up = F.interpolate(up, size=skip.shape[2:]) * 2
+        return self.last(torch.cat((skip, up), 1))
+
+
 class Branching(Net):
     """Python decides by the values and by the mode."""
 
     def forward(self, x: Tensor) -> Any:
-        bright = float(x.sum()) > -1e9
+        bright = float(x.sum()) > -1e9 and bool(x.mean() < 1e9)
         x = self.first(x) * 2 if self.training else self.first(x)
         for _ in range(2):
             x = x.relu() if bright else -x
@@ -309,6 +340,18 @@ class WrittenNorm(nn.Module):
         mean = x.mean(1, keepdim=True)
         variance = (x - mean).pow(2).mean(1, keepdim=True)
         return self.weight[:, None, None] * (x - mean) / torch.sqrt(variance + self.eps) + self.bias[:, None, None]
+
+
+class LN(nn.Module):
+    """Both layouts in one class, as in ConvNeXt's own code; the class's name does not say what it is."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = nn.Parameter(torch.rand(width)), nn.Parameter(torch.rand(width)), 1e-6
+        self.normalized_shape = (width,)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 class WrittenRMSNorm(nn.Module):
@@ -380,6 +423,12 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "two inputs": (TwoInputs, [IMAGE, (5,)], 14),
     "siamese": (Siamese, [IMAGE, IMAGE], 14),
     "control flow": (Branching, [IMAGE], 12),
+    "split by a list": (Mixed, [IMAGE], 12),
+    "compared sizes": (Compared, [IMAGE], 20),
+    "gated halves": (between(lambda s, x: F.glu(x, 1), last=lambda: nn.Conv2d(6, 4, 1)), [IMAGE], 6),
+    "norm of another name": (
+        between(lambda s, x: s.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2), norm=lambda: LN(12)), [IMAGE], 12,
+    ),
     "three dimensions": (Video, [(1, 4, 6, 6)], 2),
     "one dimension": (
         lambda: nn.Sequential(nn.Conv1d(3, 8, 3), nn.ReLU(), nn.ConvTranspose1d(8, 6, 3), nn.Conv1d(6, 2, 1)),

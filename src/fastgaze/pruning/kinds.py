@@ -288,5 +288,11 @@ class Number(Layer):
         return 0, 0
 
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (no tensor)
-        """The new number."""
-        setattr(self.module, self.attribute, len(keep_out))
+        """The new number, in its place in a list if it is in one."""
+        key, _, place = self.attribute.partition("[")
+        if not place:
+            setattr(self.module, key, len(keep_out))
+            return
+        numbers = getattr(self.module, key)
+        chosen = int(place.rstrip("]"))
+        setattr(self.module, key, type(numbers)(len(keep_out) if k == chosen else n for k, n in enumerate(numbers)))

@@ -166,8 +166,18 @@ def select_target(
             chosen.append(index)
             beta = float(beta_i[index])
     if not _reached(graph, cost, target, alive, len(chosen)):
-        raise PruningError(f"{target} is out of reach: the smallest network costs {cost.total(graph, alive)}")
+        raise PruningError(_out_of_reach(graph, cost, target, alive, len(chosen)))
     return chosen, beta
+
+
+def _out_of_reach(graph: ChannelGraph, cost: Cost, target: Target, alive: Tensor, removed: int) -> str:
+    if target.remove is not None:
+        return f"cannot remove {target.remove} maps: at most {removed} may go; graph.describe() says what stays and why"
+    return (
+        f"a cost of {target.cost:,.0f} is out of reach: this network costs {cost.total(graph, graph.alive):,.0f}, and "
+        f"at least {cost.total(graph, alive):,.0f} when every map that may go is gone; graph.describe() says what "
+        "stays and why"
+    )
 
 
 def _reached(graph: ChannelGraph, cost: Cost, target: Target, alive: Tensor, removed: int) -> bool:

@@ -25,7 +25,7 @@ class Kept:
     maps: int = 0
 
     def __str__(self) -> str:
-        return f"{self.maps} maps: {self.reason} ({self.where})"
+        return f"{self.maps} {'map' if self.maps == 1 else 'maps'}: {self.reason} ({self.where})"
 
 
 def line_now() -> str:

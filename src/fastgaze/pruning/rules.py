@@ -129,7 +129,7 @@ def _joined(call: Call, ids: Tensor, shape: tuple[int, ...], other: Tensor, size
         if bool((single != NONE).any()):
             call.keep(single, "spreads one map over many")
         return wide
-    if max(1, *shape) == 1 or max(1, *size) == 1:
+    if max((1, *shape)) == 1 or max((1, *size)) == 1:
         return torch.maximum(ids, other)
     call.tie(ids, other)
     return torch.maximum(*broadcast(ids, other))
@@ -334,7 +334,7 @@ def squeezed_roots(call: Call, ids: Tensor) -> Tensor:
     return squeezed(call.tracer.ties.roots(ids))
 
 
-DIMS = {"softmax": -1, "log_softmax": -1, "softmin": -1, "normalize": 1, "glu": -1, "cumsum": -1}
+DIMS = {"softmax": -1, "log_softmax": -1, "softmin": -1, "normalize": 1, "cumsum": -1}
 COUNTS = {"numel", "nelement", "len"}
 VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "equal", "allclose", "is_nonzero"}
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}

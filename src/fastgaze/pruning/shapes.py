@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastgaze.pruning.labels import blank
 from fastgaze.pruning.rules import RULES, blocks, moves, squeezed_roots
 from fastgaze.pruning.tracing import Call
 from fastgaze.pruning.widths import Width, plain
@@ -128,6 +129,22 @@ def chunks(call: Call) -> None:
             ids = label.along(axis, x.shape[axis]).reshape(pieces, width)
             call.tie(ids, ids[:1])
     moves(call)
+
+
+def halves(call: Call) -> None:
+    """glu: the first half of the maps, gated by the second: they go in pairs."""
+    x = call.args[0]
+    axis = call.argument(1, "dim", -1) % x.dim()
+    label = call.label(x)
+    if label.axes() not in ([], [axis]):
+        call.keep(label.ids, "gates maps along another dimension than theirs")
+        label = blank(x.dim())
+    ids = label.ids
+    if label.axes():
+        ids = label.along(axis, x.shape[axis]).reshape(2, -1)
+        call.tie(ids, ids[:1])
+        ids = ids[0].reshape([-1 if d == axis else 1 for d in range(x.dim())])
+    call.set_label(call.result, ids, label.images)
 
 
 def splits(call: Call) -> None:
@@ -275,4 +292,5 @@ for _name in ("repeat", "tile", "repeat_interleave"):
 RULES.update({
     "chunk": chunks, "tensor_split": chunks, "split": splits, "split_with_sizes": splits, "getitem": indexes,
     "setitem": assigns, "pad": pads, "pixel_shuffle": pixel_shuffle, "channel_shuffle": channel_shuffle,
+    "glu": halves,
 })  # fmt: skip

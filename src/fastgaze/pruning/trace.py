@@ -149,18 +149,32 @@ def _keep_shared(tracer: Tracer) -> None:
 @contextmanager
 def _remembered(tracer: Tracer) -> Iterator[None]:
     """Whole numbers that modules hold know their owner inside the block."""
-    changed: list[tuple[nn.Module, str, int]] = []
+    changed: list[tuple[nn.Module, str, object]] = []
     try:
         for name, module in tracer.root.named_modules():
             if module_rule(module) is None:
                 for key, value in list(module.__dict__.items()):
-                    if type(value) is int and value > 1 and not key.startswith("_"):
+                    if not key.startswith("_") and (known := _with_owner(value, tracer, name, key)) is not None:
                         changed.append((module, key, value))
-                        module.__dict__[key] = Width.make(value, tracer, owner=(name, key))
+                        module.__dict__[key] = known
         yield
     finally:
         for module, key, value in changed:
             module.__dict__[key] = value
+
+
+def _with_owner(value: object, tracer: Tracer, name: str, key: str) -> object | None:
+    """An attribute's whole number, or several in a list (the sizes of a split), as numbers that know where they are."""
+    if type(value) is int and value > 1:
+        return Width.make(value, tracer, owner=(name, key))
+    if (
+        isinstance(value, list | tuple)
+        and type(value) in (list, tuple)  # not torch.Size and the like
+        and len(value) > 1
+        and all(type(number) is int and number > 1 for number in value)
+    ):
+        return type(value)(Width.make(n, tracer, owner=(name, f"{key}[{k}]")) for k, n in enumerate(value))
+    return None
 
 
 @contextmanager

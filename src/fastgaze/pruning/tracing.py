@@ -192,6 +192,21 @@ class Tracer:
             with ruled(self):
                 self.ties.keep(width.ids, self.note(how.strip("_"), "uses how many maps there are"))
 
+    def compared(self, one: Width, other: Width) -> None:
+        """``if x.shape == y.shape`` must go the same way after every removal: what was equal shrinks together."""
+        follows, given = (one, other) if one.owner is None else (other, one)
+        whole = (one.times, one.divide) == (other.times, other.divide) == (1, 1)
+        if follows.ids is None or not whole:
+            self.counted(one, "eq")
+            self.counted(other, "eq")
+            return
+        with ruled(self):
+            if given.ids is None:
+                self.fit(follows.ids, given, "eq")
+            else:
+                alone = self.ties.tie(follows.ids, given.ids)
+                self.ties.keep(alone, self.note("eq", "compares their number with one that cannot change"))
+
     def fit(self, ids: Tensor, size: object, name: str) -> None:
         """Along ``ids`` the network says ``size``: both must agree after every removal, or the maps stay."""
         if not isinstance(size, Width):

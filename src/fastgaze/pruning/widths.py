@@ -20,6 +20,10 @@ class Readable(Protocol):
         """The value itself is used: it must not change."""
         ...
 
+    def compared(self, one: Width, other: Width) -> None:
+        """Two numbers were found equal: they must stay so."""
+        ...
+
 
 class Width(int):
     """A number of channels: that of ``ids``, or an attribute ``owner`` = (module name, attribute), times / divide."""
@@ -96,10 +100,14 @@ class Width(int):
     def __eq__(self, other: object) -> bool:
         if other is self:
             return True
+        same = int.__eq__(self, other) is True
+        if same and isinstance(other, Width):
+            self.reader.compared(self, other)
+            return True
         self.reader.counted(self, "__eq__")
         if isinstance(other, Width):
             other.reader.counted(other, "__eq__")
-        return int.__eq__(self, other) is True
+        return same
 
     def __ne__(self, other: object) -> bool:
         return not self == other
