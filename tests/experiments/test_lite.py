@@ -1,6 +1,7 @@
 """The steps of lite.sh that are not verbs of fastgaze: keeping a checkpoint, and looking at its calibration."""
 
 import json
+import re
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments import keep, lite_check
+from experiments import choose, keep, lite_check
 from experiments.common import CONFIGS, ROOT
 from experiments.entries import Scaled
 from fastgaze.evaluation.models import CheckpointModel
 from fastgaze.networks import load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import TrainingRecord
+from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.training.config import read_config
 from fastgaze.training.fit import validate
 from fastgaze.training.stream import fixation_source, in_order
@@ -84,6 +86,20 @@ def test_the_settings_and_scripts_that_the_recipe_names_exist() -> None:
     assert small.tune.fit.learning_rate == 2 * parent.tune.fit.learning_rate
     assert replace(small, tune=parent.tune) == parent
     text = (ROOT / "experiments" / "lite.sh").read_text()
-    for student in ("default:8.2", "small:3.5", "tiny:1.7"):
+    for student in ("small:4.2", "tiny:2.5"):
         assert student in text
         assert float(student.split(":")[1]) in parent.prune.marks
+    for script in re.findall(r"experiments\.(\w+)", text):
+        assert (ROOT / "experiments" / f"{script}.py").is_file(), script
+    for name in re.findall(r"\$configs/(\w+)\.toml", text):
+        assert (CONFIGS / f"{name}.toml").is_file(), name
+
+
+def test_the_largest_snapshot_that_is_fast_enough_is_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export_onnx(random_model(LITE), tmp_path / "other.onnx", Facts("other"))
+    for mark in ("8.5", "3"):
+        save_checkpoint(random_model(LITE), tmp_path / f"{mark}.safetensors", RECORD)
+    save_checkpoint(random_model(LITE), tmp_path / "last.safetensors", RECORD)
+    for limit, expected in (("100", "8.5"), ("0", "3")):
+        choose.main([str(tmp_path), "--than", str(tmp_path / "other.onnx"), "--limit", limit, "--rounds", "2"])
+        assert capsys.readouterr().out.strip() == str(tmp_path / f"{expected}.safetensors")

@@ -64,7 +64,10 @@ def train(
     if (start is None) == (architecture is None):
         raise ArgumentError("give either --start NETWORK, or --architecture NAME with --backbone FILE")
     if (architecture is None) != (backbone is None):
-        raise ArgumentError("give --architecture and --backbone together: a new network needs pretrained weights")
+        raise ArgumentError(
+            "give both, such as --architecture litegaze --backbone efficientnet-lite0: "
+            "a new network needs pretrained weights"
+        )
     require("torch", "train")
     require("safetensors", "train")
     from fastgaze.data import formats
