@@ -43,8 +43,8 @@ class Head:
     right: float
     bottom: float
     weight: float
-    """What damage to it counts, 0..1: (its highest value, times its share of the area of all heads in the picture, or of
-    ``LEAST`` of the picture where they have less) to the power of ``ALONE``."""
+    """What damage to it counts, 0..1: its highest value, times its share of the area of all heads in the picture, or of
+    ``LEAST`` of the picture where they have less; that to the power of ``ALONE``."""
 
 
 def head_map(picture: Picture) -> Array:
