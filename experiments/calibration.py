@@ -15,6 +15,7 @@ import numpy as np
 
 from experiments import common, scoring
 from experiments.common import RESULTS, Record
+from experiments.starts import model_file
 from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
 from fastgaze.evaluation.calibrate import calibrate
@@ -49,7 +50,9 @@ def measure(model: str, data: FixationSet, name: str, images: int, others: Fixat
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__, out=RESULTS / "calibration.json")
-    parser.add_argument("--model", help="a bundled model or an .onnx file; the default model if it is left out")
+    parser.add_argument(
+        "--model", default=default_name(), help="a bundled model, one of the paper's line, or an .onnx file"
+    )
     parser.add_argument("--set", default="ueyes", help="folder of the data set below --data")
     parser.add_argument("--images", type=int, nargs="+", default=[12, 24, 48, 96], help="to calibrate on")
     parser.add_argument("--limit", type=int, default=150, help="held-out images to score, evenly spread")
@@ -59,17 +62,20 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print one line for each number of images, and write all of it to a file."""
     options = common.parse(make_parser(), arguments)
-    model, data = options.model or default_name(), formats.load("auto", options.data / options.set)
+    model, data = str(model_file(options.model)), formats.load("auto", options.data / options.set)
     out = np.flatnonzero(held_out(data.names))
     others = data.subset(out[spread(len(out), options.limit)])
     before = score(model, others)
-    print(f"{model}, {len(others)} held-out images of {options.set}: {scoring.shown(before)}", flush=True)
+    print(
+        f"{options.model}, {len(others)} held-out images of {options.set}: {scoring.shown(before)}",
+        flush=True,
+    )
     rows = []
     for images in options.images:
         rows.append(measure(model, data, options.set, images, others))
         parts = [f"{part['name']} {part['after']}" for part in rows[-1]["parts"] if part["adopted"]]
         print(f"{images} images: {scoring.shown(rows[-1]['held_out'])}; {', '.join(parts)}", flush=True)
-    record = common.about(options, model=model, set=options.set, held_out=len(others), threads=1)
+    record = common.about(options, model=options.model, set=options.set, held_out=len(others), threads=1)
     common.write_record(options.out, record | {"before": before, "rows": rows})
 
 

@@ -21,6 +21,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,10 @@ def table(options: argparse.Namespace) -> None:
     PAGE.write_text(filled(PAGE.read_text(), "crops", tables(rows)))
 
 
+def _share(key: str, row: Mapping[str, Any]) -> str:
+    return f"{row[key]:.3f}"
+
+
 def tables(rows: Sequence[Mapping[str, Any]]) -> str:
     """Heads damaged and fixations kept, in Markdown: a line for each cropper, a column for each ratio that cuts."""
     cells = {(row["cropper"], row["ratio"]): row for row in rows}
@@ -114,7 +119,7 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
 
     parts = [f"Heads damaged, in percent:\n\n{heading}\n{lines(lambda row: _percent(row['damaged'] / row['heads']))}"]
     for name, shown in KEPT.items():
-        kept = lines(lambda row, key=f"kept_{name}": f"{row[key]:.3f}")
+        kept = lines(partial(_share, f"kept_{name}"))
         parts.append(f"Fixations kept on {shown}, as a share of what the best window keeps:\n\n{heading}\n{kept}")
     return "\n\n".join(parts)
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from experiments.common import PEER, ROOT, Record
+from experiments.starts import model_file
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.cost import flops, layers, parameters, prunable_maps
 from fastgaze.core.spec import EnsembleSpec, GazeSpec, spec_from_json
@@ -26,7 +27,6 @@ from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.card import WorkingSize, identity, read_card
 from fastgaze.runtime.predictor import load
-from fastgaze.runtime.zoo import BUNDLED
 
 REFERENCE = (480, 640)
 
@@ -93,10 +93,10 @@ def _expand(facts: dict[str, Any]) -> Iterator[Entry]:
 
 
 def _resolve(text: str) -> Path:
-    """``peer``, the name of a bundled model, or a path below the repository."""
+    """``peer``, the name of a model of the paper's line or of a bundled one, or a path below the repository."""
     if text == "peer":
         return PEER
-    return ROOT / text if Path(text).suffix else BUNDLED / f"{text}.onnx"
+    return ROOT / text if Path(text).suffix else model_file(text)
 
 
 def _natural(mark: str) -> tuple[float, str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from experiments import common, scoring
 from experiments.common import RESULTS, Record
-from experiments.starts import RunSettings, checkpoint_of, read_runs, tiny_tuning, tiny_workshop
+from experiments.starts import RunSettings, checkpoint_of, read_runs, teach, tiny_tuning, tiny_workshop
 from fastgaze.core.cost import flops, layers
 from fastgaze.core.sizes import format_size
 from fastgaze.evaluation.models import RuntimeModel
@@ -117,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = options.out or RESULTS / f"{options.config.stem}.json"
     record = common.read_record(out) or common.about(options, **_settings(comparison)) | {"variants": {}}
     record["pairs"] = list(comparison.pairs)
+    teach(comparison.config({}, seed=0))
     for seed in comparison.seeds:
         for name in comparison.variants:
             done = record["variants"].setdefault(name, [])
@@ -143,6 +144,8 @@ def _settings(comparison: Comparison) -> Record:
         "tuning_steps": fit.steps,
         "precision": fit.precision,
         "size": format_size(comparison.workshop.size),
+        "scale": fit.scale,
+        "images": comparison.workshop.limit,
         "variants": comparison.variants,
     }
 

@@ -185,7 +185,7 @@ class Examples:
         """All of them in random order, again and again."""
         while True:
             order = torch.from_numpy(rng.permutation(len(self.maps)))
-            for picked in order.split(_BATCH):
+            for picked in torch.split(order, _BATCH):
                 yield self.maps[picked].float(), self.targets[picked], self.known[picked]
 
 
@@ -250,7 +250,7 @@ def fit(options: argparse.Namespace) -> None:
         weight = known * (1 + (_HEAD_WEIGHT - 1) * targets)
         loss = F.binary_cross_entropy_with_logits(logits, targets, weight)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
         losses.append(loss.item())

@@ -1,6 +1,6 @@
 """Ten thousand damaged and hostile files through ``fastgaze predict``, in a process with limited memory.
 
-    python -m experiments.hostile_files --model fastgaze-s --count 10000
+    python -m experiments.hostile_files --model small --count 10000
 
 Every file must be answered, the good ones with a map, and no process may crash, hang or outgrow its memory. Files are
 made from a seed: truncated, bit-flipped, with a wrong suffix, with a header that promises gigapixels, empty, noise,

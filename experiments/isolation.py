@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for size in SIZES:
             pictures = [photograph(*size, seed=n) for n in range(8)] * (arguments.pictures // 8)
             ways: dict[str, Callable[[], float]] = {
-                "threads": lambda pictures=pictures: in_threads(predictor, pictures, arguments.workers),
-                "processes": lambda pictures=pictures: in_processes(pool, loop, pictures, predictor.name),
+                "threads": partial(in_threads, predictor, pictures, arguments.workers),
+                "processes": partial(in_processes, pool, loop, pictures, predictor.name),
             }
             found = compare(ways, len(pictures), arguments.rounds, lambda: cpu_seconds(pool))
             rows.append({"size": f"{size[0]}x{size[1]}"} | found)

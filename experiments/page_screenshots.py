@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, FilePayload, Page, Route, sync_playwright
 
 from experiments import common
 from experiments.common import DOCS, EXAMPLES
@@ -73,9 +73,11 @@ def shoot(browser: Browser, device: str, scheme: Any, arguments: argparse.Namesp
 
 def compare(page: Page) -> None:
     """Two designs beside each other, with a region that was drawn in the first."""
-    first, second = ({"name": name, "mimeType": "image/png", "buffer": design(name)} for name in ("A.png", "B.png"))
+    designs: list[FilePayload] = [
+        {"name": name, "mimeType": "image/png", "buffer": design(name)} for name in ("A.png", "B.png")
+    ]
     page.reload()
-    page.set_input_files("#file", [first, second])
+    page.set_input_files("#file", designs)
     page.wait_for_selector("body[data-state=result]", timeout=60_000)
     page.locator("label.chip", has_text="None").click()
     frame = page.locator("#frame").bounding_box()

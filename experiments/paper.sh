@@ -2,12 +2,14 @@
 # The paper from the first image to the report. Reads top to bottom; every step that was interrupted can be resumed.
 #
 #   experiments/paper.sh tiny   minutes, on a handful of images; everything goes to runs/tiny. CI runs it.
-#   experiments/paper.sh full   days on two cores; docs/models.md says how the run of the bundled models differed.
+#   experiments/paper.sh full   days on two cores; docs/models.md says how the run that made the paper's line differed.
 #
 # The data sets lie in ../shared/data, or where FASTGAZE_DATA says. PYTHON names the interpreter, .venv's by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FASTGAZE_DATA=${FASTGAZE_DATA:-$PWD/../shared/data}
+# Memory of one step is kept for the next: giving it back to the system each time costs a sixth of a pass on a CPU.
+export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 MALLOC_TOP_PAD_=200000000
 python=${PYTHON:-.venv/bin/python}
 workshop="$python -m fastgaze workshop"
 configs=experiments/configs
@@ -32,7 +34,7 @@ $workshop distill --config "$config" --out "$runs/fastgaze"
 # 3. Fisher pruning while training, with a snapshot at every mark of cost.
 $workshop prune --config "$config" --start "$runs/fastgaze/best.safetensors" --out "$runs/pruned"
 
-# 4. The shipped students: a snapshot brought to typed-in widths that fill the engine's blocks of 16 channels, and tuned.
+# 4. The students: a snapshot brought to typed-in widths that fill the engine's blocks of 16 channels, and tuned.
 #    name : snapshot to start from : steps : sides relative to 320x240 : maps of the trunk's layers : maps of the readout's
 case $scale in
   tiny) students="tiny:8:20:1.0:4,4,4,4,4,4,4,4:4,4,2" ;;
@@ -74,10 +76,14 @@ if [ "$scale" = full ]; then
   $workshop tune --config "$wide" --start "$runs/fastgaze-grown/best.safetensors" --out "$runs/fastgaze-wide"
 fi
 
-# 6. Into the package, with the scores of the files as they ship; in its tiny form one file is exported and scored.
+# 6. The networks are kept for everything that starts from them or is compared with them (experiments/lite.sh makes the
+#    models that are bundled); in its tiny form one file is exported and scored.
 if [ "$scale" = full ]; then
   measure teacher_scores
-  measure ship
+  $python -m experiments.keep "$runs/densegaze-m/best.safetensors" checkpoints/densegaze-m.safetensors
+  for name in fastgaze-l fastgaze-m fastgaze-s fastgaze-xs; do
+    $python -m experiments.keep "$runs/varied/$name/best.safetensors" "checkpoints/$name.safetensors"
+  done
 else
   $python -m fastgaze export "$runs/$name/best.safetensors" --out "$runs/$name/model.onnx" --name "$name"
   $python -m fastgaze evaluate "$runs/$name/model.onnx" --data "$FASTGAZE_DATA/salicon/val" --limit 4
@@ -106,7 +112,7 @@ measure saliency_maps --out "$results/maps.json" --images "$docs/images/results/
 measure peers --out "$results/peers.json"
 measure peers --readings --out "$results/peers.json"
 measure speed --score --out "$results/speed.json"
-for name in fastgaze-xs fastgaze-s fastgaze-m fastgaze-l densegaze-m; do
+for name in tiny small default large; do
   pairs=40; if [ "$scale" = tiny ]; then pairs=1; fi
   $python -m fastgaze audit --model "$name" --pairs "$pairs" --json > "$results/crop_audit-$name.json"
   if [ "$scale" = tiny ]; then break; fi

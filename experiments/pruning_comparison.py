@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from experiments import common
 from experiments.common import RESULTS, RUNS, Record
 from experiments.lenet import is_lenet, load_lenet, load_mnist
+from experiments.starts import open_network
 from fastgaze.data.formats import npz
-from fastgaze.networks import GazeModel, load_checkpoint
-from fastgaze.onnx.read import reopen
+from fastgaze.networks import GazeModel
 from fastgaze.pruning import (
     Beta,
     BetaStar,
@@ -57,7 +57,7 @@ REFERENCE = (480, 640)
 class Settings:
     """A file in experiments/configs.
 
-    model: a bundled name, an exported .onnx, or a checkpoint below the repository.
+    model: a bundled model, one of the paper's line, an exported .onnx, or a checkpoint below the repository.
     data: the set that both kinds of images come from; ``mnist`` for LeNet.
     size: (height, width) of gaze networks' images.
     signal_images, loss_images: how many; no image is in both.
@@ -165,11 +165,8 @@ def _gaze_loss(part: Batch, precision: str) -> Loss:
 def _load(name: str) -> nn.Module:
     """The network in evaluation mode, where training would put it."""
     path = common.ROOT / name
-    model: nn.Module
-    if path.suffix != ".safetensors":
-        model = reopen(name)[0]
-    else:
-        model = load_lenet(path)[0] if is_lenet(path) else load_checkpoint(path)[0]
+    lenet = path.suffix == ".safetensors" and is_lenet(path)
+    model: nn.Module = load_lenet(path)[0] if lenet else open_network(name)[0]
     return channels_last(model).to(device()).eval()
 
 
@@ -290,10 +287,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = common.about(options, **_plain(settings)) | {"curves": {}}
     problem = problem_of(settings, options.data, options.cache)
     record["unit_flops"] = problem.unit
-    record.setdefault("whole", _losses(problem.others, problem.load()))
+    record["methods"] = [method.name for method in methods(settings.quantiles)]
+    whole = _losses(problem.others, problem.load())
     for method in methods(settings.quantiles):
         if method.name not in record["curves"] and (not options.only or method.name in options.only):
-            record["curves"][method.name] = curve(problem, method, settings, record["whole"])
+            record["curves"][method.name] = curve(problem, method, settings, whole)
             common.write_record(out, record)
             print(f"{method.name} is done", flush=True)
     print(summary(record["curves"]))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from experiments import common
 from experiments.common import CONFIGS, RESULTS, Record
-from experiments.starts import RunSettings, checkpoint_of, read_runs, tiny_tuning, tiny_workshop
+from experiments.starts import RunSettings, checkpoint_of, read_runs, teach, tiny_tuning, tiny_workshop
 from fastgaze.core.sizes import format_size
 from fastgaze.training.config import Config, PruneSettings, StudentSettings, SweepSettings, TuneSettings
 from fastgaze.training.sweep import run_sweep, student_trial, summary
@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     search = search.tiny() if options.tiny else search
     folder = search.workshop.runs / "sweep"
     folder.mkdir(parents=True, exist_ok=True)
+    teach(search.config)
     trial, maps = student_trial(search.config, checkpoint_of(search.start, search.workshop.runs))
     url = options.storage or f"sqlite:///{folder.resolve() / 'study.db'}"
     trials = options.trials or search.trials
@@ -89,6 +90,8 @@ def _settings(search: Search) -> Record:
         "tuning_steps": fit.steps,
         "validation_images": search.workshop.validation_images,
         "size": format_size(search.workshop.size),
+        "scale": fit.scale,
+        "images": search.workshop.limit,
         "precision": fit.precision,
     }
 

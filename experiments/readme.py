@@ -1,92 +1,150 @@
-"""Write the generated parts of README.md and docs/models.md: figures, table of models, cards and the strip of pictures.
+"""Write the generated parts of README.md and docs/models.md: figures, tables of models, cards, the strip of pictures.
 
-python -m experiments.readme                from what is bundled and from the files in results/
-python -m experiments.readme --agreement    measures results/agreement.json again first
+    python -m experiments.readme
+
+Scores come from the cards of the bundled files, times from results/speed.json, audits from results/crop_audit-*.json.
 """
 
 import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 import fastgaze
-from experiments import common, scoring
+from experiments import common
 from experiments.common import DOCS, EXAMPLES, RESULTS, ROOT
-from experiments.reporting.speeds import Range, speeds
-from fastgaze.evaluation.models import open_model
+from experiments.reporting.speeds import Range, Speed, bundled_speeds
 from fastgaze.runtime.zoo import BundledModel, models
 
-AGREEMENT = RESULTS / "agreement.json"
 STRIP = ("astronaut", "coffee", "chelsea")
 HEIGHT = 220
 CARD_METRICS = ("auc", "nss", "sim", "kl", "log_likelihood_bits", "information_gain")
+SCORED = {
+    "salicon-val": "SALICON",
+    "osie-held-out": "OSIE",
+    "eyecrowd-held-out": "EyeCrowd",
+    "ueyes-held-out": "UEyes (screens)",
+    "cat2000": "CAT2000",
+}
 
 
-def recorded_times() -> dict[str, Range]:
-    """By model, over all runs of `experiments.speed`: onnxruntime, one thread, at the model's own working size."""
-    record = json.loads((RESULTS / "speed.json").read_text())
-    own = [row for row in speeds(record).values() if row.key.engine == "onnxruntime" and row.key.own_size]
-    return {row.key.name: row.cpu_ms for row in own}
+def recorded_speeds() -> dict[str, Speed]:
+    """Of the bundled files, by name, over all runs of `experiments.speed`."""
+    return bundled_speeds(json.loads((RESULTS / "speed.json").read_text()))
 
 
-def measure_agreement(data: Path, model: str) -> None:
-    """Score ``model``, the other viewers and the centre bias on photographs that were kept out of training."""
-    record: dict[str, Any] = {"model": model, "sets": {}}
-    for name in ("osie", "eyecrowd"):
-        found = scoring.score(open_model([model], threads=1), f"{name}-held-out", data)
-        auc = {"model": found.means["auc"]} | {kind: means["auc"] for kind, means in found.baselines.items()}
-        record["sets"][name] = {"images": found.images, "auc": scoring.rounded(auc)}
-    common.write_record(AGREEMENT, record)
-
-
-def figures(agreement: Mapping[str, Any], times: Mapping[str, Range]) -> str:
+def figures(listed: Sequence[BundledModel], times: Mapping[str, Range]) -> str:
     """How good and how fast the default model is, in words for somebody who has not heard of AUC."""
-    model, osie = agreement["model"], agreement["sets"]["osie"]
-    shares = {kind: round(100 * value) for kind, value in osie["auc"].items()}
-    medians = [times[model.name].median for model in models() if model.name in times]
+    own = listed[0]
+    osie = own.scores["osie-held-out"]
+    auc = {"model": osie["means"]["auc"], **{kind: means["auc"] for kind, means in osie["baselines"].items()}}
+    shares = {kind: round(100 * value) for kind, value in auc.items()}
     good = (
         "It tells a spot that somebody looked at from a random spot in the same photograph "
         f"{shares['model']} times out of 100; the gaze of the other people who saw the photograph does so "
         f"{shares['other_observers']} times, and betting on the centre {shares['center_bias']} times "
         f"(OSIE, {osie['images']} photographs kept out of training)."
     )
-    own = times[model]
+    if own.name not in times:
+        return good
+    time, medians = times[own.name], [one.median for one in times.values()]
+    runs = f"median and range of {time.runs} recorded runs" if time.runs > 1 else "one recorded run"
     fast = (
-        f"A prediction takes {own.shown(unit=' ms')} on one core of a shared cloud machine (`{model}`, from a decoded "
-        f"512x384 picture to its map, median and range of {own.runs} recorded runs); "
-        f"[the other models](docs/models.md) take {min(medians):.1f} to {max(medians):.1f} ms."
+        f"A prediction takes {time.shown(unit=' ms')} on one core of a shared cloud machine (model `{own.name}`, from "
+        f"a decoded 512x384 picture to its map, {runs}); [the other models](docs/models.md) take "
+        f"{min(medians):.1f} to {max(medians):.1f} ms."
     )
     return f"{good} {fast}"
 
 
-def table(listed: list[BundledModel], times: Mapping[str, Range]) -> str:
-    """Markdown; sizes and scores come from the cards, times from the recorded runs of `experiments.speed`."""
-    rows = [
-        "| model | parameters | GFLOP at 640x480 | file | one core | AUC | NSS | bits |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+def shown_name(model: BundledModel) -> str:
+    """As the tables have it."""
+    return f"**`{model.name}`** (default)" if model.default else f"`{model.name}`"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(line) + " |" if line[0] != "---" else "|" + "|".join(line) + "|" for line in lines]
+
+
+def costs(listed: Sequence[BundledModel], timed: Mapping[str, Speed]) -> str:
+    """Sizes come from the cards, times and ratios from the recorded runs of `experiments.speed`."""
+    header = ["model", "parameters", "GFLOP at 640x480", "working size of 4:3", "file", "one core"]
+    header += ["DeepGaze II takes, same engine", "DeepGaze II takes, eager torch"]
+    rows = []
     for model in listed:
-        means = model.scores["salicon-val"]["means"]
-        name = f"**`{model.name}`** (default)" if model.default else f"`{model.name}`"
-        cells = [name, f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", f"{model.bytes / 1e6:.2f} MB"]
-        cells += [times[model.name].shown(unit=" ms") if model.name in times else "-"]
-        cells += [f"{means['auc']:.3f}", f"{means['nss']:.2f}", f"{means['log_likelihood_bits']:.2f}"]
-        rows.append("| " + " | ".join(cells) + " |")
-    images = listed[0].scores["salicon-val"]["images"]
-    rows += [
-        "",
-        f"Scores are means over {images} images of SALICON's validation set, by the `tuebingen` protocol with the "
-        "set's own centre bias ([metrics.md](metrics.md)); bits are bits per fixation over a uniform density. "
+        height, width = model.working_size
+        cells = [shown_name(model), f"{model.parameters:,}", f"{model.gflop_640x480:.2f}", f"{width}x{height}"]
+        speed = timed.get(model.name)
+        ratios = (None, None) if speed is None else (speed.same_engine, speed.to_eager)
+        cells += [f"{model.bytes / 1e6:.2f} MB", "-" if speed is None else speed.cpu_ms.shown(unit=" ms")]
+        rows.append(cells + ["-" if ratio is None else f"{ratio.shown(0)} times as long" for ratio in ratios])
+    about = (
         "Times are CPU milliseconds from a decoded 512x384 picture to its log density at that size, with the network "
         "at the model's own working size, in onnxruntime on one thread: the median of the recorded runs and their "
-        "range. `python -m experiments.speed` records a run, [results.md](results.md) has the other engines and the "
-        "comparison with DeepGaze II, and `fastgaze bench NAME` measures on your machine.",
+        "range (`python -m experiments.speed` records a run; `fastgaze bench NAME` measures on your machine). The time "
+        "of DeepGaze II is given in two forms: in the same engine, each model at the size at which it is scored, and "
+        "in eager torch with a network input of 512x384, as the paper measured it. Ratios are formed within a run. "
+        "[results.md](results.md) has other engines."
+    )
+    return "\n".join([*markdown(header, rows), "", about])
+
+
+def scores(listed: Sequence[BundledModel]) -> str:
+    """The models on photographs, crowds, screens and CAT2000; screens by category; calibration."""
+    header = [
+        "model",
+        "SALICON: AUC / NSS / bits",
+        "600 of them",
+        "OSIE",
+        "EyeCrowd",
+        "screens: AUC / NSS / gain",
+        "CAT2000",
     ]
-    return "\n".join(rows)
+    rows = []
+    for model in listed:
+        found = model.scores
+        cells = [_triple(found["salicon-val"]), _triple(found["salicon-val"]["did_not_stop_training"])]
+        cells += [_triple(found["osie-held-out"]), _triple(found["eyecrowd-held-out"])]
+        cells += [_triple(found["ueyes-held-out"], "information_gain"), _triple(found["cat2000"])]
+        rows.append([shown_name(model), *cells])
+    images = {name: listed[0].scores[name]["images"] for name in SCORED}
+    about = (
+        f"Means over images: {images['salicon-val']} of SALICON's validation set, {images['osie-held-out']} of OSIE, "
+        f"{images['eyecrowd-held-out']} of EyeCrowd and {images['ueyes-held-out']} of UEyes that were kept out of "
+        f"training, and {images['cat2000']} of CAT2000, which no model was trained on or chosen by. The `tuebingen` "
+        "protocol with each set's own centre bias ([metrics.md](metrics.md)); bits are bits per fixation over a "
+        "uniform density, gain is over the centre bias. 200 of SALICON's 800 validation images also decided when "
+        "training stopped; the column after gives the scores of the others alone."
+    )
+    return "\n".join([*markdown(header, rows), "", about])
+
+
+def _triple(facts: Mapping[str, Any], last: str = "log_likelihood_bits") -> str:
+    means = facts["means"]
+    return f"{means['auc']:.3f} / {means['nss']:.2f} / {means[last]:.2f}"
+
+
+def screens(listed: Sequence[BundledModel]) -> str:
+    """UEyes by category."""
+    kinds = listed[0].scores["ueyes-held-out"]["categories"]
+    header = ["model", *(f"{kind} ({facts['images']})" for kind, facts in kinds.items())]
+    rows = []
+    for model in listed:
+        found = model.scores["ueyes-held-out"]["categories"]
+        rows.append([shown_name(model), *(_triple(found[kind], "information_gain") for kind in kinds)])
+    about = "AUC / NSS / information gain on the kept-out images of UEyes, with their number in each category."
+    return "\n".join([*markdown(header, rows), "", about])
+
+
+def temperatures(listed: Sequence[BundledModel]) -> str:
+    """What would fit each set best."""
+    rows = [[shown_name(model), *(f"{model.scores[name]['temperature']:.2f}" for name in SCORED)] for model in listed]
+    return "\n".join(markdown(["model", *SCORED.values()], rows))
 
 
 def card(model: BundledModel) -> str:
@@ -145,28 +203,33 @@ def filled(text: str, mark: str, content: str) -> str:
 
 def with_figures(text: str) -> str:
     """README.md with the present figures."""
-    return filled(text, "figures", figures(json.loads(AGREEMENT.read_text()), recorded_times()))
+    times = {name: speed.cpu_ms for name, speed in recorded_speeds().items()}
+    return filled(text, "figures", figures(models(), times))
 
 
 def with_models(text: str) -> str:
-    """docs/models.md with the present table and cards."""
+    """docs/models.md with the present tables and cards."""
     listed = models()
-    text = filled(text, "models", table(listed, recorded_times()))
-    return filled(text, "cards", "\n\n".join(card(model) for model in listed))
+    parts = {
+        "models": costs(listed, recorded_speeds()),
+        "scores": scores(listed),
+        "screens": screens(listed),
+        "temperatures": temperatures(listed),
+        "cards": "\n\n".join(card(model) for model in listed),
+    }
+    for mark, content in parts.items():
+        text = filled(text, mark, content)
+    return text
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__)
-    parser.add_argument("--agreement", action="store_true", help="measure the agreement with other viewers again")
-    return parser
+    return common.make_parser(__doc__, __file__, data=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fill both pages and draw the strip."""
-    options = common.parse(make_parser(), arguments)
-    if options.agreement:
-        measure_agreement(options.data, models()[0].name)
+    common.parse(make_parser(), arguments)
     for page, fill in ((ROOT / "README.md", with_figures), (DOCS / "models.md", with_models)):
         page.write_text(fill(page.read_text()))
     strip().save(DOCS / "images" / "strip.png", optimize=True)

@@ -1,7 +1,7 @@
 """The sets that models are scored on, and the one way to score a model on one of them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
-from fastgaze.evaluation.evaluate import Evaluation, LogDensityModel, evaluate
+from fastgaze.evaluation.evaluate import Evaluation, LogDensityModel, bootstrap, evaluate
 
 DIGITS = 4
 ROW_METRICS = ("auc", "nss", "sim", "log_likelihood_bits")
@@ -30,11 +30,14 @@ SETS: dict[str, ScoredSet] = {
     "salicon-val": ScoredSet("salicon/val"),
     "osie-held-out": ScoredSet("osie", kept_out=True),
     "eyecrowd-held-out": ScoredSet("eyecrowd", kept_out=True),
+    "ueyes-held-out": ScoredSet("ueyes", kept_out=True),
     "cat2000": ScoredSet("cat2000"),
     "cat2000-legacy": ScoredSet("cat2000", protocol="mit-legacy"),
 }
-SHIPPED = ("salicon-val", "osie-held-out", "eyecrowd-held-out", "cat2000")
+SHIPPED = ("salicon-val", "osie-held-out", "eyecrowd-held-out", "ueyes-held-out", "cat2000")
 """The sets that model cards report."""
+STOPPED_TRAINING = 200
+"""So many images of salicon/val, the first ones, also decided when training stopped and which step was kept."""
 
 
 def load_set(name: str, data: Path) -> FixationSet:
@@ -65,6 +68,22 @@ def facts(found: Evaluation) -> dict[str, Any]:
     """Images, means and 95% intervals over images, rounded for a record."""
     intervals = {metric: [round(edge, DIGITS) for edge in pair] for metric, pair in found.intervals.items()}
     return {"images": found.images, "means": rounded(found.means), "intervals": intervals}
+
+
+def part(found: Evaluation, names: Collection[str]) -> dict[str, Any]:
+    """As ``facts``, over the images of these names alone."""
+    rows = [{key: float(row[key]) for key in found.means} for row in found.rows if row["name"] in names]
+    means = {metric: float(np.mean([row[metric] for row in rows])) for metric in found.means}
+    return facts(replace(found, images=len(rows), means=means, intervals=bootstrap(rows, resamples=1000, seed=0)))
+
+
+def categories(name: str, data: Path) -> dict[str, list[str]]:
+    """Names of the images in each category of a set, if its file has any."""
+    with np.load(data / SETS[name].folder / "fixations.npz", allow_pickle=False) as archive:
+        if "category" not in archive:
+            return {}
+        names, kinds = archive["name"], archive["category"]
+    return {str(kind): [str(image) for image in names[kinds == kind]] for kind in np.unique(kinds)}
 
 
 def columns(found: Evaluation) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""How much faster than DeepGaze II: every bundled model on one core, in one interleaved run.
+"""How much faster than DeepGaze II: every bundled model and the paper's line on one core, in one interleaved run.
 
     python -m experiments.speed            add a run to results/speed.json
     python -m experiments.speed --score    and score every engine
@@ -27,7 +27,8 @@ import torch
 from experiments import common, scoring
 from experiments.common import PEER, RESULTS, RUNS, Record
 from experiments.entries import REFERENCE
-from experiments.reporting.speeds import speeds
+from experiments.reporting.speeds import bundled_speeds
+from experiments.starts import LINE, model_file
 from experiments.timing import STEPS, Timed, Times, cpu, interleave, median, spread, wall
 from fastgaze.core.cost import flops
 from fastgaze.core.progress import Clock, Seconds
@@ -38,6 +39,7 @@ from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.evaluation.peers import TwitterFastGaze
 from fastgaze.networks import GazeModel, create_model, load_checkpoint
 from fastgaze.onnx.write import Facts, export_onnx
+from fastgaze.runtime.card import identity
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.zoo import BUNDLED, models, write_times
 
@@ -62,6 +64,8 @@ class Row:
     predictor: Predictor | None = None
     own_size: bool = False
     """Whether the network works at the size that the model chooses itself, at which it is scored."""
+    identity: str = ""
+    """Of the model file; times of another file of the same name do not count."""
 
 
 def deepgaze2(checkpoint: Path, folder: Path, picture: Pixels) -> list[Row]:
@@ -84,7 +88,7 @@ def deepgaze2(checkpoint: Path, folder: Path, picture: Pixels) -> list[Row]:
     eager = Row(TEACHER, "torch eager", "fp32", SIZE, flops(model.spec, SIZE) / 1e9, run)
     file = folder / f"{TEACHER}.onnx"
     export_onnx(model, file, Facts(TEACHER))
-    return [eager, _runtime(load(file, threads=1), None, "onnxruntime", "fp32", picture)]
+    return [eager, _runtime(file, None, "onnxruntime", "fp32", picture)]
 
 
 def bundled(picture: Pixels, only: Sequence[str] | None) -> list[Row]:
@@ -97,16 +101,23 @@ def bundled(picture: Pixels, only: Sequence[str] | None) -> list[Row]:
                 if engine == "openvino-bf16" and precision == "int8":
                     continue
                 shown = "bf16" if engine == "openvino-bf16" else precision
-                rows.append(_runtime(load(name, engine, threads=1), fed, engine, shown, picture))
+                rows.append(_runtime(model_file(name), fed, engine, shown, picture))
     return rows
 
 
-def _runtime(own: Predictor, fed: Size | None, engine: str, precision: str, picture: Pixels) -> Row:
+def paper_line(picture: Pixels, only: Sequence[str] | None) -> list[Row]:
+    """The models that were bundled before, in onnxruntime at their own size."""
+    names = [name for name in LINE if not only or name in only]
+    return [_runtime(model_file(name), None, "onnxruntime", "fp32", picture) for name in names]
+
+
+def _runtime(file: Path, fed: Size | None, engine: str, precision: str, picture: Pixels) -> Row:
+    own = load(file, engine, threads=1)
     predictor = own if fed is None else at_size(own, fed)
     run = partial(timed_prediction, predictor, picture)
     working = predictor.card.working_size(SIZE)
-    gflop = predictor.card.gflop(working)
-    return Row(own.name, engine.removesuffix("-bf16"), precision, working, gflop, run, predictor, fed is None)
+    gflop, computes = predictor.card.gflop(working), identity(file.read_bytes())
+    return Row(own.name, engine.removesuffix("-bf16"), precision, working, gflop, run, predictor, fed is None, computes)
 
 
 def _openvino_engines() -> list[str]:
@@ -181,7 +192,7 @@ def _comparable(row: Row) -> bool:
 
 
 def _facts(row: Row) -> Record:
-    facts = {key: getattr(row, key) for key in ("name", "engine", "precision", "own_size")}
+    facts = {key: getattr(row, key) for key in ("name", "engine", "precision", "own_size", "identity")}
     return facts | {"threads": 1, "network_size": list(row.network_size), "gflop": round(row.gflop, 4)}
 
 
@@ -221,11 +232,11 @@ HEAD = f"{'':18} {'':12} {'':5} {'network':>9} {'CPU ms':>9} {'x torch':>8} {'x 
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, out=RESULTS / "speed.json", tiny="one model, 2 rounds", rounds=15)
+    parser = common.make_parser(__doc__, __file__, out=RESULTS / "speed.json", tiny="two models, 2 rounds", rounds=15)
     parser.add_argument("--repeats", type=int, default=5, help="runs of a row within a round")
     parser.add_argument("--checkpoint", type=Path, default=RUNS / "teacher" / "single.safetensors")
     parser.add_argument("--peer", type=Path, default=PEER)
-    parser.add_argument("--only", nargs="*", help="bundled models to measure; all by default")
+    parser.add_argument("--only", nargs="*", help="models to measure; all by default")
     parser.add_argument("--score", action="store_true")
     parser.add_argument("--limit", type=int, help="score only this many images, evenly spread")
     return parser
@@ -235,14 +246,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, keep it."""
     options = common.parse(make_parser(), arguments)
     if options.tiny:
-        options.rounds, options.repeats, options.only, options.limit = 2, 1, ["fastgaze-xs"], 4
+        options.rounds, options.repeats, options.only, options.limit = 2, 1, ["tiny", "fastgaze-xs"], 4
     torch.set_num_threads(1)
     run = common.about(options, picture=list(SIZE), rounds=options.rounds, repeats=options.repeats, threads=1)
     picture = sample_picture(SIZE)
     with tempfile.TemporaryDirectory() as folder:
         rows = [product(), *deepgaze2(options.checkpoint, Path(folder), picture)]
         rows += [peer(options.peer, picture)] if options.peer.is_file() else []
-        rows += bundled(picture, options.only)
+        rows += bundled(picture, options.only) + paper_line(picture, options.only)
         times = interleave({i: row.run for i, row in enumerate(rows)}, options.rounds, options.repeats)
     table = figures(rows, list(times.values()))
     run["machine"]["load_at_end"] = common.machine()["load"]
@@ -262,9 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def keep_times(record: Record) -> None:
     """Median CPU milliseconds of the bundled models over all runs, for `fastgaze models` and the README."""
-    found = speeds(record).values()
-    own = {s.key.name: round(s.cpu_ms.median, 3) for s in found if s.key.own_size and s.key.engine == "onnxruntime"}
-    shipped = {model.name: own[model.name] for model in models() if model.name in own}
+    shipped = {name: round(speed.cpu_ms.median, 3) for name, speed in bundled_speeds(record).items()}
     conditions = {"runs": len(record["runs"]), "machine": record["runs"][-1]["machine"], "engine": "onnxruntime"}
     write_times(BUNDLED, shipped, conditions | {"threads": 1, "picture": size_to_json(SIZE)})
 

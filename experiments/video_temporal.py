@@ -18,7 +18,6 @@ Saliency is kept in runs/video_temporal and not computed again. The numbers go t
 import argparse
 import importlib
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +29,7 @@ import numpy.typing as npt
 
 from experiments import common
 from experiments.common import RESULTS, RUNS
+from experiments.unisal import load_unisal
 from experiments.video_sequences import Sequence as Gaze
 from experiments.video_sequences import halves, read_sequences
 from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
@@ -49,7 +49,6 @@ BLUR = WIDTH / 30
 Values = npt.NDArray[np.float64]
 Maps = list[Values]
 """Log densities of the moments of one sequence, on the grid."""
-UNISAL_WEIGHTS = "pyautoflip/3rd_party_libs/unisal/training_runs/pretrained_unisal"
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,15 +146,8 @@ class Unisal:
     def __init__(self, folder: Path, recurrent: bool) -> None:
         import torch
 
-        sys.path.insert(0, str(folder))
-        network = importlib.import_module("mediaattention.unisal.model").UNISAL
-        settings = json.loads((folder / UNISAL_WEIGHTS / "UNISAL.json").read_text())
-        settings["cnn_cfg"]["pretrained"], settings["verbose"] = False, 0
         self._torch, self._recurrent = torch, recurrent
-        self._network = network(**settings)
-        weights = torch.load(folder / UNISAL_WEIGHTS / "weights_best.pth", map_location="cpu", weights_only=True)
-        self._network.load_state_dict(weights)
-        self._network.eval()
+        self._network = load_unisal(folder, "weights_best.pth")
 
     def maps(self, watched: Watched, folder: Path) -> Maps:
         """Log densities of the moments; kept in a file."""

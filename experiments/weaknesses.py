@@ -1,6 +1,6 @@
 """Pictures that the models get wrong, side by side with their maps, for the model cards.
 
-    python -m experiments.weaknesses [--model fastgaze-m]
+    python -m experiments.weaknesses [--model small]
 
 All are drawn here. Writes docs/images/weaknesses.png.
 """

@@ -1,6 +1,6 @@
 """What a smaller working size costs in score and saves in time: one model at several sizes, on validation images only.
 
-    python -m experiments.working_size fastgaze-xs --pixels 76800 56576 49152 42240 --limit 200
+    python -m experiments.working_size tiny --pixels 76800 56576 49152 42240 --limit 200
 
 Scores are those on salicon/val (tuebingen protocol, own centre bias); milliseconds are CPU time on one core from a
 512x384 array to its log density, all sizes in turn.
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from experiments import common, scoring
+from experiments.starts import model_file
 from experiments.timing import Timed, cpu, interleave, median
 from fastgaze.evaluation.bench import sample_picture, timed_prediction
 from fastgaze.evaluation.models import RuntimeModel
@@ -35,7 +36,7 @@ def timed(predictor: Predictor) -> Timed:
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__, rounds=20)
-    parser.add_argument("model", help="a bundled model or an .onnx file")
+    parser.add_argument("model", help="a bundled model, one of the paper's line, or an .onnx file")
     parser.add_argument("--pixels", type=int, nargs="+", required=True)
     parser.add_argument("--limit", type=int, default=200, help="images, evenly spread")
     parser.add_argument("--json", action="store_true")
@@ -45,7 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Score and time every size; print a table, or JSON with --json."""
     options = common.parse(make_parser(), arguments)
-    predictors = {pixels: at_pixels(load(options.model, threads=1), pixels) for pixels in options.pixels}
+    predictors = {pixels: at_pixels(load(model_file(options.model), threads=1), pixels) for pixels in options.pixels}
     times = interleave({pixels: timed(each) for pixels, each in predictors.items()}, options.rounds, 1)
     rows = []
     for pixels, predictor in predictors.items():

@@ -1,6 +1,5 @@
 """The README: its Python runs, its shell lines are real verbs, its figures are the generated ones."""
 
-import json
 import re
 import shlex
 import shutil
@@ -12,10 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 from experiments import readme
-from experiments.reporting.speeds import Range
+from experiments.reporting.speeds import Range, bundled_speeds
 from fastgaze.app.cli import app
 from fastgaze.app.demo import EXAMPLES
-from fastgaze.runtime.zoo import default_name, models
+from fastgaze.runtime.card import identity
+from fastgaze.runtime.zoo import default_name, find, models
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -89,15 +89,28 @@ def test_the_figures_the_table_of_models_and_the_cards_are_the_generated_ones() 
     assert readme.with_models(page) == page
 
 
-def test_the_figures_are_those_of_the_default_model() -> None:
-    assert json.loads(readme.AGREEMENT.read_text())["model"] == default_name()
-
-
 def test_a_time_is_the_median_of_the_runs_with_their_range() -> None:
     assert Range(5.0, 4.0, 9.0, 3).shown(unit=" ms") == "5.0 ms (4.0 to 9.0)"
 
 
 def test_the_command_line_and_the_pages_give_one_time_for_a_model() -> None:
-    recorded = readme.recorded_times()
+    recorded = readme.recorded_speeds()
     for model in models():
-        assert model.cpu_ms == pytest.approx(recorded[model.name].median, abs=1e-3), model.name
+        expected = pytest.approx(recorded[model.name].cpu_ms.median, abs=1e-3) if model.name in recorded else None
+        assert model.cpu_ms == expected, model.name
+
+
+def test_times_of_an_earlier_file_of_the_same_name_do_not_count() -> None:
+    def run(identity: str, milliseconds: float) -> dict[str, Any]:
+        row = {"name": default_name(), "engine": "onnxruntime", "precision": "fp32", "own_size": True}
+        return {"rows": [row | {"identity": identity, "network_size": [192, 256], "cpu_ms": milliseconds}]}
+
+    now = identity(find(default_name()).read_bytes())
+    assert bundled_speeds({"runs": [run(now, 5.0), run("another", 9.0)]}) == {}
+    found = bundled_speeds({"runs": [run("another", 9.0), run(now, 5.0), run(now, 7.0)]})
+    assert found[default_name()].cpu_ms == Range(6.0, 5.0, 7.0, 2)
+
+
+def test_figures_without_recorded_times_say_nothing_of_time() -> None:
+    assert "times out of 100" in (text := readme.figures(models(), {}))
+    assert " ms" not in text

@@ -108,7 +108,7 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 def test_serve_offers_the_page_its_examples_and_the_api(fastgaze: Path, photo: Path, tmp_path: Path) -> None:
-    command = [str(fastgaze), "serve", "--port", "0", "--model", "fastgaze-s", "--workers", "1"]
+    command = [str(fastgaze), "serve", "--port", "0", "--model", "small", "--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=_environment()) as server:
         try:
             assert server.stderr is not None

@@ -86,7 +86,8 @@ def figure1(curves: dict[str, Any], path: Path) -> None:
                     _curve(axes, curves[name], name if group == "Fisher" else "", color, 2.2)
             axes.set_title(title)
             axes.grid(alpha=0.25)
-            axes.legend(loc="lower right", fontsize=7.5)
+            if axes.get_legend_handles_labels()[0]:  # none of its methods may have been measured yet
+                axes.legend(loc="lower right", fontsize=7.5)
         _curve_axes(panels)
         _save(figure, path)
 
@@ -113,7 +114,7 @@ def _curve_axes(panels: Any) -> None:
     first.set_xscale("log")
     first.set_yscale("symlog", linthresh=0.01)
     first.set_xlim(105, 9)
-    first.set_ylim(bottom=-0.1)  # room for the legends
+    first.set_ylim(bottom=-0.01)
     ticks = (100, 75, 50, 35, 25, 15, 10)
     first.set_xticks(ticks, [str(tick) for tick in ticks])
     first.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
@@ -131,7 +132,7 @@ METRICS = {
 # Marker and words of each kind; the last three are snapshots of comparison runs that were tuned alike.
 KINDS = {
     "unpruned": ("s", "unpruned"),
-    "shipped": ("^", "shipped"),
+    "shipped": ("^", "the paper's line"),
     "regularised": ("o", "β > 0"),
     "unregularised": ("o", "β = 0"),
     "frozen": ("x", "β*, frozen costs"),

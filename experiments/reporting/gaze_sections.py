@@ -104,9 +104,9 @@ def _caption(inputs: Inputs, models: dict[str, Record]) -> str:
     return (
         f"Quality: {_score_words(models)} Bars: 95% intervals over images; points share their images, so the "
         f"difference of two is known better than either. Time: {timing_words(inputs)}; every network fed that size, "
-        "in onnxruntime, DeepGaze II also in eager torch. Lines: Pareto fronts, broad for the shipped models, dashed "
+        "in onnxruntime, DeepGaze II also in eager torch. Lines: Pareto fronts, broad for finished models, dashed "
         "for β = 0. Circles are trials of the random search (FastGaze) and snapshots of comparison runs (DenseGaze); "
-        "the shipped models were tuned longer, so compare circles with circles."
+        "finished models were tuned longer, so compare circles with circles."
     )
 
 

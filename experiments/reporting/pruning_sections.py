@@ -175,7 +175,10 @@ def _curve_blocks(record: Record, name: str, title: str) -> list[Block]:
     rises = (
         f"Rise of the loss in nats when so much of the cost is left, with 95% bootstrap intervals over images. {about}"
     )
+    rest = [method for method in record.get("methods", []) if method not in record["curves"]]
+    words = f"{len(rest)} of {len(record.get('methods', []))} methods: {'; '.join(rest)}".replace("beta", "β")
     return [
+        *([missing(name, words)] if rest else []),
         Picture(f"images/results/{name}.png", caption),
         _rises(record["curves"], rises),
         Text(_curve_sentences(record["curves"])),
@@ -195,8 +198,8 @@ def curve_words(record: Record, title: str) -> str:
         else "torch, fp32"
     )
     return (
-        f"{title} (`{settings['model']}`), parameters fixed, {settings['maps']} maps removed per round; signals from "
-        f"{settings['signal_images']} images of {settings['data']} at {width}x{height}, loss on "
+        f"{title} (`{Path(settings['model']).stem}`), parameters fixed, {settings['maps']} maps removed per round; "
+        f"signals from {settings['signal_images']} images of {settings['data']} at {width}x{height}, loss on "
         f"{settings['loss_images']} others; β in nats per {unit}, at quantiles of the method's own β_i; {precision}, "
         f"one thread, one run."
     )
@@ -273,6 +276,7 @@ def _differences(curves: Curves) -> dict[str, Estimate | None]:
         "star, few": compare(curves, [STAR], fixed, 75),
         "star, many": compare(curves, [STAR], fixed, 10),
         "first order": compare(curves, ["Fisher with first-order term"], [ZERO], 25),
+        "star": compare(curves, [STAR], [ZERO], 25),
     }
 
 
@@ -281,9 +285,10 @@ _STATEMENTS = {
     "molchanov": ("the better variant of Molchanov et al. without cost", "Fisher with β = 0", "25%"),
     "beta": ("Fisher with β = 0", "the best β > 0", "25%"),
     "frozen": ("Fisher with frozen costs", "the same with live costs", "25%"),
-    "star, few": ("β*", "the best fixed β", "75%"),
-    "star, many": ("β*", "the best fixed β", "10%"),
+    "star, few": ("Fisher with β*", "the best fixed β", "75%"),
+    "star, many": ("Fisher with β*", "the best fixed β", "10%"),
     "first order": ("Fisher with the first-order term", "Fisher without it", "25%"),
+    "star": ("Fisher with β*", "Fisher with β = 0", "25%"),
 }
 
 
@@ -319,7 +324,7 @@ def _curve_claims(curves: Curves, title: str, line: str) -> list[Claim]:
         return Claim(f"{title}: {text}", printed, "; ".join(shown), all_of(verdicts), line)
 
     unknown = Estimate(0.0)
-    naive, molchanov, beta, frozen, few, many, first = (found[key] or unknown for key in _STATEMENTS)
+    naive, molchanov, beta, frozen, few, many, first, _ = (found[key] or unknown for key in _STATEMENTS)
     return [
         claim("naive signals (L1A, L1W) prune poorly", "Figure 1, no number", ["naive"], [above(naive)]),
         claim(

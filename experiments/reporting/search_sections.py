@@ -9,7 +9,17 @@ from experiments.reporting import paper
 from experiments.reporting.document import Block, Command, Heading, Picture, Table, Text
 from experiments.reporting.inputs import COMMANDS, Inputs, command, missing
 from experiments.reporting.pruning_sections import Section
-from experiments.reporting.verdicts import Claim, Estimate, Verdict, above, below, not_measured, paired
+from experiments.reporting.verdicts import (
+    Claim,
+    Estimate,
+    Sample,
+    Verdict,
+    above,
+    below,
+    not_measured,
+    paired,
+    unpaired,
+)
 from fastgaze.core.pareto import pareto
 from fastgaze.evaluation.figures import pareto_figure
 
@@ -57,7 +67,7 @@ def search_words(record: Record) -> str:
         f"{high:g} nats per GFLOP at 640x480, {least:.0%} to {most:.0%} of the maps removed, {s['share']:.0%} of them "
         f"every {s['steps']} steps of {s['batch']} images ({s['optimizer']}, rate {s['learning_rate']:g}), then "
         f"{s['tuning_steps']} steps of tuning; validation loss in nats on {s['validation_images']} images of SALICON "
-        f"val at {s['size']}; torch, {s['precision']}; one seed."
+        f"val at {_trained_at(s)}; torch, {s['precision']}; one seed."
     )
 
 
@@ -214,12 +224,18 @@ def _earlier_words(compared: dict[str, Record]) -> str:
     return f"Nothing is decided by it: {'; '.join(parts)}, and one seed has no interval."
 
 
+def _trained_at(s: Record) -> str:
+    """Size of the images, and how many of SALICON's, as settings say; all of them unless they do."""
+    scaled = "" if s.get("scale", 1) == 1 else f" with sides scaled by {s['scale']:g}"
+    return f"{s['size']}{scaled}" + (f", {s['images']:,} training images of SALICON" if s.get("images") else "")
+
+
 def _variants(record: Record, line: str) -> list[Block]:
     s = record["settings"]
     about = (
         f"From `{s['start']}`, pruned to {s['gflop']:g} GFLOP at 640x480 and tuned alike for {s['tuning_steps']} "
         f"steps; {len(s['seeds'])} seeds; bits over uniform, `tuebingen` protocol, onnxruntime fp32, "
-        f"{s['size']}; differences paired over images, mean over seeds, 95% bootstrap."
+        f"{_trained_at(s)}; 95% intervals of differences over images (paired) and seeds."
     )
     header = ("variant", "GFLOP of each seed", *SETS.values())
     rows = []
@@ -245,14 +261,18 @@ def _pair_cell(record: Record, pair: str, data: str) -> str:
 
 
 def pair_difference(record: Record, pair: str, data: str = "salicon-val") -> Estimate | None:
-    """``a - b`` in bits: scores of each image, averaged over seeds, then paired over images."""
-    parts = []
+    """``a - b`` in bits; the scatter of the images, paired, and that of the seeds, by Welch, add in squares."""
+    scores, seeds = [], []
     for name in pair.split(" - "):
         runs = [run["rows"][data][BITS] for run in record["variants"].get(name, []) if data in run["rows"]]
         if not runs:
             return None
-        parts.append(np.mean(runs, axis=0))
-    return paired(*parts)
+        means = np.mean(runs, axis=1)
+        scores.append(np.mean(runs, axis=0))
+        seeds.append(Sample(float(means.mean()), float(means.std(ddof=1)) if len(means) > 1 else 0.0, len(means)))
+    images, networks = paired(*scores), seeds[0].minus(seeds[1])
+    scatter = Estimate(0.0, networks.low - networks.value, networks.high - networks.value)
+    return unpaired(images, scatter)
 
 
 def same_cost(record: Record, pair: str) -> bool:

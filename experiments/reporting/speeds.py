@@ -4,6 +4,8 @@ import statistics
 from typing import NamedTuple
 
 from experiments.common import Record
+from fastgaze.runtime.card import identity
+from fastgaze.runtime.zoo import find, models
 
 TEACHER = "deepgaze2"
 
@@ -41,10 +43,14 @@ class Speed(NamedTuple):
     same_engine: Range | None
     to_peer: Range | None
     scores: dict[str, float]
+    identity: str = ""
 
 
 def speeds(record: Record) -> dict[Key, Speed]:
-    """results/speed.json -> one row for everything that was timed, in the order of the first run."""
+    """results/speed.json -> one row for everything that was timed, in the order of the first run.
+
+    If a name has become that of another file, only the newest file's times count.
+    """
     found: dict[Key, list[Record]] = {}
     for run in record["runs"]:
         for row in run["rows"]:
@@ -55,12 +61,29 @@ def speeds(record: Record) -> dict[Key, Speed]:
 
 
 def _speed(key: Key, rows: list[Record]) -> Speed:
+    computes = rows[-1].get("identity", "")
+    rows = [row for row in rows if row.get("identity", computes) == computes]
     height, width = rows[-1]["network_size"]
     scores: dict[str, float] = next((row["scores"] for row in reversed(rows) if "scores" in row), {})
     cpu = _range(rows, "cpu_ms")
     assert cpu is not None
     to_eager, same_engine = _range(rows, "ratio_to_deepgaze2"), _range(rows, "ratio_same_engine")
-    return Speed(key, (height, width), cpu, to_eager, same_engine, _range(rows, "ratio_to_peer"), scores)
+    return Speed(key, (height, width), cpu, to_eager, same_engine, _range(rows, "ratio_to_peer"), scores, computes)
+
+
+def bundled_speeds(record: Record) -> dict[str, Speed]:
+    """The bundled files, as they are now, by name: onnxruntime, each at its own working size."""
+    found = {speed.key.name: speed for speed in speeds(record).values() if _is_own(speed.key)}
+    names = [name for name in (model.name for model in models()) if name in found]
+    return {name: found[name] for name in names if found[name].identity == _identity(name)}
+
+
+def _is_own(key: Key) -> bool:
+    return key.engine == "onnxruntime" and key.own_size
+
+
+def _identity(name: str) -> str:
+    return identity(find(name).read_bytes())
 
 
 def _range(rows: list[Record], key: str) -> Range | None:

@@ -35,7 +35,7 @@ OLD_SPELLINGS = [
     ("batch photos rows --crops=3", "--candidates"),
     ("batch photos rows --density 24x32", "--size"),
     ("predict a.jpg --output-size 480x640", "--size"),
-    ("evaluate fastgaze-s --data set --format npz", "--layout"),
+    ("evaluate small --data set --format npz", "--layout"),
     ("train --data set --out runs --format npz", "--layout"),
     ("data convert auto set --to npz --out new", "--format"),
     ("data formats", "fastgaze data layouts"),
@@ -216,24 +216,24 @@ def test_models_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     (tmp_path / "family.onnx").touch()
     (tmp_path / "family.txt").touch()
-    assert complete_models("fa") == ["family.onnx", *(name for name in complete_models("fastgaze"))]
-    assert "fastgaze-s" in complete_models("fastgaze-")
+    assert complete_models("fa") == ["family.onnx"]
+    assert complete_models("sm")[0] == "small"
     assert complete_models("nothing") == []
     environment = os.environ | {
         "_FASTGAZE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "fastgaze predict --model fastgaze-x",
+        "COMP_WORDS": "fastgaze predict --model ti",
     }
     command = [sys.executable, "-c", "from fastgaze.app.cli import main; main()"]
     done = subprocess.run(command, env=environment | {"COMP_CWORD": "3"}, capture_output=True, text=True, check=False)
-    assert "fastgaze-xs" in done.stdout.split()
+    assert "tiny" in done.stdout.split()
 
 
-@pytest.mark.parametrize("verb", [["demo", "--out", "demo"], ["models"], ["info", "fastgaze-s"]])
+@pytest.mark.parametrize("verb", [["demo", "--out", "demo"], ["models"], ["info", "small"]])
 def test_tables_fit_80_columns(verb: list[str], tmp_path: Path) -> None:
     environment = os.environ | {"COLUMNS": "80"}
     command = [sys.executable, "-m", "fastgaze", *verb]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
-    table = [line for line in done.stdout.splitlines() if not line.startswith(("* ", "One core", "fastgaze-s ("))]
+    table = [line for line in done.stdout.splitlines() if not line.startswith(("* ", "One core", "small ("))]
     assert len(table) > 4
     assert max(map(len, table)) <= 80
     assert "…" not in done.stdout

@@ -16,7 +16,7 @@ from fastgaze.runtime.batch import run as run_batch
 from fastgaze.runtime.predictor import load
 from tests.app.serving import serving
 
-MODEL = "fastgaze-s"
+MODEL = "small"
 RATIOS = ("16:9", "1:1", "9:16")
 
 

@@ -1,6 +1,7 @@
 """Whose turn it is when there is more work than workers."""
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -13,35 +14,38 @@ import pytest
 from PIL import Image
 
 from fastgaze.app.server import turns
-from fastgaze.app.server.turns import Caller, Ledger
+from fastgaze.app.server.turns import Caller, Ledger, Rank
 from fastgaze.app.server.wire import Task
 from tests.app.serving import encoded, make_models, picture, serving_app
 
+KNOWN, STRANGER, LONG = Rank
+GOOD = turns.Verdict.GOOD
 SMALL = encoded(picture(64, 48))
 
 
-def shares(seconds_of: dict[bool, float], workers: int, monkeypatch: pytest.MonkeyPatch) -> dict[bool, float]:
-    """Seconds of work that each kind gets in 200 s while tasks of both wait all the time."""
-    clock, kinds = 0.0, (True, False)
+def shares(seconds_of: dict[Rank, float], workers: int, monkeypatch: pytest.MonkeyPatch) -> dict[Rank, float]:
+    """Seconds of work that each rank gets in 200 s while tasks of all of them wait all the time."""
+    clock = 0.0
     monkeypatch.setattr(turns, "monotonic", lambda: clock)
 
-    async def simulate() -> dict[bool, float]:
+    async def simulate() -> dict[Rank, float]:
         nonlocal clock
-        queue, got, rng = turns.Turns[int](workers), Counter[bool](), random.Random(0)
-        held: list[tuple[float, float, bool]] = []
-        waiting = {kind: [queue.add(n, kind) for n in range(3)] for kind in kinds}
+        queue, got, rng = turns.Turns[int](workers), Counter[Rank](), random.Random(0)
+        held: list[tuple[float, int, float, Rank]] = []
+        waiting = {rank: [queue.add(n, rank) for n in range(3)] for rank in seconds_of}
+        numbers = itertools.count()
         while clock < 200:
             while len(held) < workers and (future := queue.next()) is not None:
-                kind = next(kind for kind in kinds if future in waiting[kind])
-                waiting[kind].remove(future)
-                waiting[kind].append(queue.add(clock, kind))
-                seconds = seconds_of[kind] * rng.uniform(0.5, 1.5)
-                held.append((clock + seconds, seconds, kind))
-            clock, seconds, kind = min(held)
-            held.remove((clock, seconds, kind))
-            queue.ended(kind, seconds, True)
-            got[kind] += seconds
-        return dict(got)
+                rank = next(rank for rank in seconds_of if future in waiting[rank])
+                waiting[rank].remove(future)
+                waiting[rank].append(queue.add(clock, rank))
+                seconds = seconds_of[rank] * rng.uniform(0.5, 1.5)
+                held.append((clock + seconds, next(numbers), seconds, rank))
+            held.remove(first := min(held))
+            clock, _, seconds, rank = first
+            queue.ended(rank, seconds, GOOD)
+            got[rank] += seconds
+        return {rank: seconds / sum(got.values()) for rank, seconds in got.items()}
 
     return asyncio.run(simulate())
 
@@ -51,61 +55,57 @@ def shares(seconds_of: dict[bool, float], workers: int, monkeypatch: pytest.Monk
 def test_strangers_get_their_share_of_the_time_and_no_more_whatever_they_send(
     strangers_seconds: float, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    got = shares({True: 0.1, False: strangers_seconds}, workers, monkeypatch)
-    assert got[False] / sum(got.values()) == pytest.approx(0.25, abs=0.05)
+    got = shares({KNOWN: 0.1, STRANGER: strangers_seconds}, workers, monkeypatch)
+    assert got[STRANGER] == pytest.approx(0.25, abs=0.05)
 
 
-@pytest.mark.parametrize("kind", [True, False])
-def test_who_waits_alone_gets_every_worker(kind: bool) -> None:
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_pictures_that_take_long_leave_more_than_half_of_the_time_to_known_clients(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got = shares({KNOWN: 0.05, STRANGER: 0.05, LONG: 0.3}, workers, monkeypatch)
+    assert got[KNOWN] > 0.53
+    assert got[LONG] == pytest.approx(0.16, abs=0.05)
+
+
+@pytest.mark.parametrize("rank", Rank)
+def test_who_waits_alone_gets_every_worker(rank: Rank) -> None:
     async def taken() -> int:
         queue = turns.Turns[int](4)
         for n in range(6):
-            queue.add(n, kind)
+            queue.add(n, rank)
         return sum(queue.next() is not None for _ in range(4))
 
     assert asyncio.run(taken()) == 4
 
 
-@pytest.mark.parametrize(("good", "most"), [(True, 3), (False, 2)])
-def test_strangers_hold_more_than_half_beside_known_clients_only_while_they_send_good_pictures(
-    good: bool, most: int
+async def beside_known_clients(workers: int = 4) -> turns.Turns[int]:
+    """A queue in which a known client has just been answered."""
+    queue = turns.Turns[int](workers)
+    queue.add(0, KNOWN)
+    assert queue.next() is not None
+    queue.ended(KNOWN, 0.05, GOOD)
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("rank", "verdict", "most"), [(STRANGER, GOOD, 3), (STRANGER, turns.Verdict.BAD, 2), (LONG, GOOD, 2)]
+)
+def test_others_hold_more_than_half_beside_known_clients_only_with_good_and_quick_pictures(
+    rank: Rank, verdict: turns.Verdict, most: int
 ) -> None:
     async def taken() -> list[bool]:
-        queue = turns.Turns[int](4)
-        queue.add(0, False)
+        queue = await beside_known_clients()
+        queue.add(0, rank)
         assert queue.next() is not None
-        queue.ended(False, 0.4, good)
-        strangers = [queue.add(n, False) for n in range(6)]
-        known = queue.add(0, True)
+        queue.ended(rank, 0.4, verdict)
+        others = [queue.add(n, rank) for n in range(6)]
+        known = queue.add(0, KNOWN)
         order = [queue.next() for _ in range(4)]
         assert known in order
-        return [future in strangers for future in order]
+        return [future in others for future in order]
 
     assert sum(asyncio.run(taken())) == most
-
-
-def test_strangers_with_good_pictures_use_the_time_that_known_clients_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that opens a connection for every picture is not held back because some other client is known."""
-    clock = 0.0
-    monkeypatch.setattr(turns, "monotonic", lambda: clock)
-
-    async def answered(good: bool) -> int:
-        nonlocal clock
-        queue, done = turns.Turns[int](2), 0
-        until = clock + 20
-        while clock < until:
-            queue.add(clock, True)  # a known client asks now and then, and its answer takes no time
-            assert queue.next() is not None
-            while (queue.add(clock, False) and queue.next()) is not None:
-                queue.ended(False, 0.05, good)
-                clock, done = clock + 0.05, done + 1
-                if done % 20 == 0:
-                    break
-            clock += 0.05
-        return done
-
-    assert asyncio.run(answered(True)) > 350
-    assert asyncio.run(answered(False)) < 250
 
 
 def test_a_picture_that_takes_long_lets_others_pass_whoever_sent_it(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_picture_that_takes_long_lets_others_pass_whoever_sent_it(tmp_path: Pa
             assert known.post("/v1/gaze", content=content).status_code == 200
         assert app.pool.heavy.tasks == 0
         assert app.pool.light.tasks == 5, "looked at twice: once to see that it takes long"
-        assert app.pool.light.cpu_seconds["strangers"] > app.pool.light.cpu_seconds["known"]
+        assert app.pool.light.cpu_seconds["long"] > app.pool.light.cpu_seconds["known"]
 
 
 def test_who_takes_long_waits_for_those_who_do_not() -> None:
@@ -124,16 +124,17 @@ def test_who_takes_long_waits_for_those_who_do_not() -> None:
     assert 13 < turns.later(10.0, 0.12) < turns.later(10.0, 0.25) < turns.later(10.0, 9.0) == 18.0
 
 
-def test_strangers_are_told_to_come_again_when_too_many_wait_while_known_clients_are_about() -> None:
+@pytest.mark.parametrize(("rank", "many"), [(STRANGER, 64), (LONG, 12)])
+def test_others_are_told_to_come_again_when_too_many_wait_while_known_clients_are_about(rank: Rank, many: int) -> None:
     async def refused() -> list[bool]:
-        queue, found = turns.Turns[int](2), []
-        for n in range(30):
-            queue.add(n, False)
-        found.append(queue.full(False))
-        queue.add(0, True)
-        return [*found, queue.full(False), queue.full(True)]
+        alone, beside = turns.Turns[int](2), await beside_known_clients(2)
+        found = [beside.full(rank)]
+        for n in range(many):
+            alone.add(n, rank)
+            beside.add(n, rank)
+        return [*found, alone.full(rank), beside.full(rank), beside.full(KNOWN)]
 
-    assert asyncio.run(refused()) == [False, True, False]
+    assert asyncio.run(refused()) == [False, False, True, False]
 
 
 def test_a_worker_that_waits_for_known_clients_is_given_to_a_stranger_in_time(tmp_path: Path) -> None:

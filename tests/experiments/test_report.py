@@ -248,6 +248,15 @@ def test_networks_are_compared_only_at_equal_cost(tmp_path: Path) -> None:
     assert "at unequal cost" in text
 
 
+def test_seeds_that_differ_as_much_as_the_variants_decide_nothing(tmp_path: Path) -> None:
+    record = variants({"beta*": 1.5, "none": 1.4}, {})
+    for run, shift in zip(record["variants"]["none"], (-0.1, 0.0, 0.1), strict=True):
+        scores = run["rows"]["salicon-val"]["log_likelihood_bits"]
+        scores[:] = [score + shift for score in scores]
+    text, _ = pages(put(tmp_path, equal_cost=record))
+    assert verdict(text, "At equal cost, pruning with β* leaves a better network") == "undecided"
+
+
 def test_an_earlier_comparison_names_its_costs(tmp_path: Path) -> None:
     text, _ = pages(put(tmp_path, front=front()))
     assert "the costs of FastGaze are 12% apart (8.00 to 9.00 GFLOP), and one seed has no interval" in text

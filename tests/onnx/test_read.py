@@ -41,6 +41,9 @@ def test_a_calibrated_file_keeps_its_temperature(spec: GazeSpec, tmp_path: Path)
     assert np.abs(found - load(path, threads=1).see(image[0].numpy()).at().log_density).max() < 0.002
 
 
-def test_a_network_of_8_bits_cannot_be_trained_further() -> None:
+def test_a_network_of_8_bits_cannot_be_trained_further(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    export_onnx(random_model(PLAIN), path, Facts("net"))
+    path.write_bytes(with_card(path.read_bytes(), replace(read_card(path), precision="int8")))
     with pytest.raises(ModelError, match="give the checkpoint"):
-        reopen("fastgaze-s.int8")
+        reopen(path)

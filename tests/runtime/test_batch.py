@@ -297,7 +297,7 @@ def test_an_output_that_cannot_be_written_is_one_error(images: Path, model: str,
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
-    model = "fastgaze-m"  # larger than a pipe holds
+    model = "default"  # larger than a pipe holds
     script = tmp_path / "script.py"
     script.write_text("import sys\nfrom fastgaze.runtime.batch import run\nrun(*sys.argv[1:], workers=1)\n")
     arguments = [sys.executable, str(script), str(fill(tmp_path / "images", 1)), str(tmp_path / "out"), model]

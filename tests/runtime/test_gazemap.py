@@ -170,7 +170,7 @@ def large() -> Picture:
 
 @pytest.fixture(scope="module")
 def seen(large: Picture) -> GazeMap:
-    return load("fastgaze-s", threads=1).predict(large)
+    return load(threads=1).predict(large)
 
 
 def test_all_positions_are_in_pixels_of_the_picture_whatever_the_size_of_the_map(
@@ -202,7 +202,11 @@ def test_windows_on_the_grid_are_those_of_the_full_map_within_one_cell(
 
 def test_peaks_and_bits_on_the_grid_are_those_of_the_full_map_within_one_cell(seen: GazeMap) -> None:
     cell = max(seen.picture_size) / GRID
-    for on_grid, in_full in zip(seen.peaks(4), find_peaks(seen.density, seen.picture_size), strict=False):
+    pairs = list(zip(seen.peaks(4), find_peaks(seen.density, seen.picture_size), strict=False))
+    # Those that nobody would see, with a hundredth of the attention, may be of the rounding of float32.
+    pairs = [pair for pair in pairs if pair[0].mass > 0.01]
+    assert len(pairs) > 1
+    for on_grid, in_full in pairs:
         assert abs(on_grid.x - in_full.x) <= cell
         assert abs(on_grid.y - in_full.y) <= cell
         assert on_grid.mass == pytest.approx(in_full.mass, abs=5e-3)

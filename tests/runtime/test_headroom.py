@@ -21,7 +21,7 @@ CROWN, CHIN, LEFT, RIGHT = 15, 190, 145, 305
 
 @pytest.fixture(scope="module")
 def astronaut() -> GazeMap:
-    return load("fastgaze-m", threads=1).predict(EXAMPLES / "astronaut.jpg")
+    return load(threads=1).predict(EXAMPLES / "astronaut.jpg")
 
 
 def test_the_map_is_high_on_the_face_and_low_elsewhere() -> None:
@@ -88,7 +88,7 @@ def test_a_map_without_its_picture_knows_no_heads(astronaut: GazeMap) -> None:
 
 
 def test_on_a_plain_colour_nothing_is_gained() -> None:
-    plain = load("fastgaze-m", threads=1).predict(np.full((600, 800, 3), 200, np.uint8))
+    plain = load(threads=1).predict(np.full((600, 800, 3), 200, np.uint8))
     for ratio in ("2:1", "1:1", "9:16"):
         assert plain.crop(ratio)[0].gain == pytest.approx(0, abs=0.01)
 

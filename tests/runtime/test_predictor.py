@@ -254,3 +254,30 @@ def test_a_predictor_survives_a_fork(bright_file: Path) -> None:
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("densegaze-m", "large"), ("fastgaze-m", "default"), ("fastgaze-xs.int8", "tiny")]
+)
+def test_a_model_that_is_no_longer_bundled_names_its_successor(old: str, new: str) -> None:
+    with pytest.raises(ModelError, match=rf"^{old} is no longer bundled; '{new}(\.int8)?' took its place$"):
+        load(old)
+
+
+def test_the_family_fits_into_a_small_package() -> None:
+    assert {"large", "default", "small", "tiny"} <= {model.name for model in zoo.models()}
+    assert len(zoo.models()) <= 8
+    assert sum(path.stat().st_size for path in zoo.BUNDLED.rglob("*") if path.is_file()) < 12_000_000
+
+
+@pytest.mark.parametrize(("width", "height", "most"), [(400, 300, 0.3), (640, 480, 0.85)])
+def test_above_a_logo_on_a_plain_page_the_edge_is_not_the_hottest_place(width: int, height: int, most: float) -> None:
+    # At 640x480 the logo's middle is in the outermost cells of the network's map, which has no maximum within a cell.
+    page, middle = np.full((height, width, 3), 255, np.uint8), width // 2
+    page[24:48, middle - 60 : middle + 60] = (200, 30, 30)
+    page[30:42, middle - 45 : middle + 45] = 255
+    density = load(threads=1).predict(page).density
+    y, x = np.unravel_index(density.argmax(), density.shape)
+    assert density[0].max() < most * density.max()
+    assert 20 < y < 52
+    assert abs(x - middle) < 80

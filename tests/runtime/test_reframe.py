@@ -72,8 +72,13 @@ def test_keyframes_give_the_path_back_to_the_tolerance() -> None:
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bright square at the left for 40 frames, and after a cut one at the right on lighter ground for 40."""
-    pictures = [_spot(50, 72)] * 40 + [_spot(210, 60, 150)] * 40
+    """A bright square at the left for 40 frames, and after a cut one at the right on lighter, striped ground for 40.
+
+    Without the stripes, a pan or a zoom could have moved the one square to the place of the other.
+    """
+    stripes = (24 * (np.arange(256) // 16 % 2)).astype(np.uint8)[None, :, None]
+    second = np.maximum(_spot(210, 60, 130), 130 + stripes)
+    pictures = [_spot(50, 72)] * 40 + [second] * 40
     return _write(tmp_path_factory.mktemp("reframe") / "clip.mp4", pictures)
 
 

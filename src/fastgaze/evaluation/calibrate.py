@@ -138,6 +138,17 @@ def calibrate(
     )
 
 
+def fitted_temperature(predictor: Predictor, data: FixationSet, chosen: Iterable[int]) -> float:
+    """The temperature that fits the chosen images best, with the centre bias of ``data`` and all else as it is.
+
+    It is relative to the model's own: at 1 the model is calibrated, below 1 it is too sure of itself.
+    """
+    bias = fit_center_bias(np.sum([data.counts(i, GRID) for i in range(len(data))], axis=0))
+    looked = [_look(predictor, data, int(i)) for i in chosen if data.inside(int(i)).any()]
+    study = _Study(looked, replace(predictor.card, center_bias=bias))
+    return study.fit(("temperature",), study.everyone).temperature / predictor.card.temperature
+
+
 def _chosen(data: FixationSet) -> list[int]:
     """Numbers of the images that are used; too few are refused."""
     found = [i for i in range(len(data)) if data.inside(i).any()]

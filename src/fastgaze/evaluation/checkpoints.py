@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fastgaze.core.center_bias import CenterBias, resample_log_density
 from fastgaze.core.cost import flops, parameters, prunable_maps
 from fastgaze.core.errors import ArgumentError, ModelError, require
+from fastgaze.core.files import cache_dir
 from fastgaze.core.pictures import Picture
 from fastgaze.core.progress import Clock
 from fastgaze.core.sizes import Size
@@ -54,8 +55,6 @@ def load(
 def find_readouts() -> Path:
     """The file with the readouts of DeepGaze II: in the cache, or in ``checkpoints/`` of the repository."""
     require("torch", "train")
-    from fastgaze.networks.backbones import cache_dir
-
     places = (cache_dir(), Path(__file__).parents[3] / "checkpoints")
     for place in places:
         if (path := place / _READOUTS).is_file():

@@ -5,7 +5,7 @@ measured on one machine, ``times.json``: a file that is timed again does not bec
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,13 @@ from fastgaze.runtime.card import REFERENCE, ModelCard, WorkingSize, parse_card,
 BUNDLED = Path(__file__).parent / "bundled"
 INDEX = "models.json"
 TIMES = "times.json"
+_TOOK_THE_PLACE_OF = {
+    "densegaze-m": "large",
+    "fastgaze-l": "large",
+    "fastgaze-m": "default",
+    "fastgaze-s": "small",
+    "fastgaze-xs": "tiny",
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class BundledModel:
     gflop_640x480: float
     working_pixels: int
     bytes: int
+    stride: int = WorkingSize.stride
     default: bool = False
     scores: Document = field(default_factory=dict)
     data: str = ""
@@ -44,7 +52,7 @@ class BundledModel:
     @property
     def working_size(self) -> Size:
         """(height, width) that the network sees of a picture of 640x480."""
-        return WorkingSize(pixels=self.working_pixels)(REFERENCE)
+        return WorkingSize(self.working_pixels, self.stride)(REFERENCE)
 
     @property
     def gflop_working(self) -> float:
@@ -83,6 +91,8 @@ def find(name: str | Path, folder: Path = BUNDLED) -> Path:
     names = [facts["name"] for facts in read_index(folder)["models"]]
     if text in names:
         return folder / f"{text}.onnx"
+    if replaced := _replaced(text, names):
+        raise ModelError(replaced)
     path = Path(text)
     if path.suffix == ".onnx":
         if path.is_file():
@@ -90,6 +100,16 @@ def find(name: str | Path, folder: Path = BUNDLED) -> Path:
         raise ModelError(f"no model file {path}")
     known = f"choose from {', '.join(names)}" if names else "no trained model is bundled yet"
     raise ModelError(f"no bundled model {text!r}; {known}, or give the path of an .onnx file")
+
+
+def _replaced(name: str, names: Sequence[str]) -> str | None:
+    """A sentence that names the model which took the place of one that is no longer bundled."""
+    base, _, precision = name.partition(".")
+    new = _TOOK_THE_PLACE_OF.get(base)
+    if new is None or precision not in ("", "int8"):
+        return None
+    new = f"{new}.int8" if precision and f"{new}.int8" in names else new
+    return f"{name} is no longer bundled; {new!r} took its place"
 
 
 def read_index(folder: Path = BUNDLED) -> Document:
@@ -136,6 +156,7 @@ def _facts(path: Path, card: ModelCard) -> dict[str, Json]:
         "parameters": card.parameters,
         "gflop_640x480": card.gflop_640x480,
         "working_pixels": card.working_size.pixels,
+        "stride": card.working_size.stride,
         "bytes": path.stat().st_size,
         "scores": dict(card.scores),
         "data": card.data,

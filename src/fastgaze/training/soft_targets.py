@@ -173,7 +173,7 @@ def _refuse_ensemble(runs: Sequence[str], setting: str) -> None:
     if ENSEMBLE in runs:
         raise ArgumentError(
             f"mixture: the ensemble has soft targets of the large set only; set {setting} = 0 or name students in "
-            "teachers, such as teachers = ['densegaze-m']"
+            "teachers, such as teachers = ['lite1']"
         )
 
 

@@ -130,7 +130,7 @@ def soft_targets(
 ) -> None:
     """Write a student's predictions for the large data set, from which other students can learn.
 
-    Name its run in the settings of a mixture, as in `teachers = ["densegaze-m"]`.
+    Name its run in the settings of a mixture, as in `teachers = ["lite1"]`.
     """
     if variants and eye_tracking:
         raise ArgumentError("--variants and --eye-tracking exclude each other; run the command once with each")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
 
-from fastgaze.app.server.turns import Caller, Ledger, Turns
+from fastgaze.app.server.turns import Caller, Ledger, Rank, Turns
 from fastgaze.app.server.workers import ServerWorker
 
 
@@ -27,8 +27,8 @@ class Lane:
         self.workers: set[ServerWorker] = set()
         self.tasks = 0
         """Tasks that workers of this kind were given."""
-        self.cpu_seconds = {"known": 0.0, "strangers": 0.0}
-        """That tasks have used, by who sent them."""
+        self.cpu_seconds = {rank.value: 0.0 for rank in Rank}
+        """That tasks have used, by their rank."""
         self._kind = kind
         self._fork = fork
         self._events = events
@@ -42,11 +42,11 @@ class Lane:
     @property
     def waiting(self) -> int:
         """Tasks without a worker."""
-        return self._turns.waiting(True) + self._turns.waiting(False)
+        return self._turns.waiting(*Rank)
 
     def full(self, caller: Caller) -> bool:
         """Whether so many wait already that a task of this caller had better come again later."""
-        return self._turns.full(caller.known)
+        return self._turns.full(caller.rank)
 
     @property
     def complete(self) -> bool:
@@ -65,7 +65,7 @@ class Lane:
     @contextlib.asynccontextmanager
     async def worker(self, caller: Caller, turn: float) -> AsyncIterator[ServerWorker]:
         """A worker, when it is this turn's."""
-        future = self._turns.add(turn, caller.known)
+        future = self._turns.add(turn, caller.rank)
         self._match()
         try:
             found = await future
@@ -79,7 +79,7 @@ class Lane:
             yield found
         finally:
             self._ledger.charge(caller.address, found.used)
-            self.cpu_seconds["known" if caller.known else "strangers"] += found.used
+            self.cpu_seconds[caller.rank.value] += found.used
             self._give_back(found, caller, monotonic() - start)
 
     def end(self) -> None:
@@ -90,7 +90,7 @@ class Lane:
             worker.end()
 
     def _give_back(self, worker: ServerWorker, caller: Caller, seconds: float) -> None:
-        self._turns.ended(caller.known, seconds, worker.did_well)
+        self._turns.ended(caller.rank, seconds, worker.verdict)
         if worker.alive and not worker.lost:
             self._idle.append(worker)
             self._match()

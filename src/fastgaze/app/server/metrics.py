@@ -43,8 +43,8 @@ class Metrics:
         lines += _gauge("workers", "kind", {name: len(lane.workers) for name, lane in lanes.items()})
         lines += _gauge("tasks_waiting", "kind", {name: lane.waiting for name, lane in lanes.items()})
         lines += _counter("tasks_total", "kind", {name: lane.tasks for name, lane in lanes.items()})
-        used = {who: pool.light.cpu_seconds[who] + pool.heavy.cpu_seconds[who] for who in ("known", "strangers")}
-        lines += _counter("tasks_cpu_seconds_total", "who", {who: round(n, 3) for who, n in used.items()})
+        used = {rank: used + pool.heavy.cpu_seconds[rank] for rank, used in pool.light.cpu_seconds.items()}
+        lines += _counter("tasks_cpu_seconds_total", "rank", {rank: round(n, 3) for rank, n in used.items()})
         lines += _gauge("held_bytes", "what", {name: budget.held for name, budget in self._budgets.items()})
         lines += _counter("workers_replaced_total", "why", dict(sorted(pool.events.items())))
         lines += _counter("slow_clients_total", "what", {name: b.given_up for name, b in self._budgets.items()})

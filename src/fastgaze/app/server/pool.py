@@ -130,11 +130,10 @@ class Pool:
         return Answer(memoryview(answer), outcome.media_type)
 
     def _granted(self, request: Request, turn: float, needs: wire.Outcome) -> tuple[Lane, Request, float]:
-        """Who does what needs more than it had, and when; what takes long has no priority, whoever sent it."""
-        task, caller = replace(request.task, granted=True), request.caller
-        if not needs.heavy and needs.cost > QUICK_SECONDS:
-            caller = replace(caller, known=False)
+        """Who does what needs more than it had, and when."""
         lane = self.heavy if needs.heavy else self.light
+        caller = replace(request.caller, long=not needs.heavy and needs.cost > QUICK_SECONDS)
+        task = replace(request.task, granted=True)
         return lane, replace(request, task=task, caller=caller), later(turn, needs.cost)
 
     async def _try(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
@@ -155,8 +154,8 @@ class Pool:
     def _check_waiting(self, lane: Lane, request: Request) -> None:
         if lane is self.heavy and lane.waiting >= (_HEAVY_WAITING if request.caller.known else _HEAVY_STRANGERS):
             raise _busy("too many large pictures wait")
-        if lane is self.light and not request.task.granted and lane.full(request.caller):
-            raise _busy("too many pictures of new clients wait")
+        if lane is self.light and (request.caller.long or not request.task.granted) and lane.full(request.caller):
+            raise _busy("too many pictures that take long, or of new clients, wait")
 
     async def _call(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:
         async with contextlib.AsyncExitStack() as held:

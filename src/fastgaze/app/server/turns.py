@@ -4,17 +4,20 @@
   stranger. While known clients wait, strangers get a quarter of the workers' time. While known clients are about but
   none of them waits, strangers may have every worker as long as what they send is good and quick, as that of a simple
   program is that opens a connection for every picture. What is neither counts against their quarter, and then workers
-  stay free for known clients. More strangers than can be served in a second or two are told to come again.
-- Within a kind, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
-  lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. A picture that will
-  take long, as its header says, lets all others pass for seconds, whoever sent it. All of this is bounded, so that
-  everybody's turn comes.
+  stay free for known clients. More strangers than can be served in a few seconds are told to come again.
+- A picture that takes *long* to decode, as its header says, has a rank of its own below both, whoever sent it: a sixth
+  of the workers' time while others wait, half of the workers while others are about, all of them otherwise.
+- Within a rank, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
+  lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. All of this is
+  bounded, so that everybody's turn comes.
 """
 
 import asyncio
+import enum
 import heapq
 import itertools
-from collections import OrderedDict
+import math
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeVar
@@ -23,24 +26,44 @@ from fastgaze.app.server.wire import Task
 
 T = TypeVar("T")
 
-_STRANGERS_SHARE = 0.25
 _ABOUT_SECONDS = 5.0
-# Strangers may save up, or overdraw, this many seconds of a worker.
+# A rank may save up, or overdraw, this many seconds of a worker.
 _MOST_SAVED = 0.5
 _MOST_OVERDRAWN = 1.0
 _TRUSTED = 0.5 * _MOST_SAVED
 """Saved seconds above which strangers may have every worker that known clients do not wait for."""
-_MOST_WAITING = 12
-"""Strangers who wait for each worker while known clients are about."""
 _SECONDS_PER_BYTE = 3e-6
 _SECONDS_PER_PIXEL = 1e-7
 _MOST_DELAY = 2.5
-QUICK_SECONDS = 0.1
-"""CPU time of decoding up to which a picture keeps its place in the queue."""
+QUICK_SECONDS = 0.03
+"""CPU time of decoding from which a picture takes long."""
 _SECONDS_PER_SECOND = 30.0
 _MOST_COST_DELAY = 8.0
 _HALF_LIFE = 10.0
 _MOST_ADDRESSES = 10_000
+
+
+class Rank(enum.Enum):
+    """Who goes first."""
+
+    KNOWN = "known"
+    STRANGER = "strangers"
+    LONG = "long"
+
+
+class Verdict(enum.Enum):
+    """What a task turned out to be."""
+
+    GOOD = "answered quickly"
+    SEEN = "only looked at: what it needs is known now"
+    BAD = "refused, failed or long"
+
+
+_ABOVE = {Rank.KNOWN: (), Rank.STRANGER: (Rank.KNOWN,), Rank.LONG: (Rank.KNOWN, Rank.STRANGER)}
+_SHARES = {Rank.STRANGER: 0.25, Rank.LONG: 0.16}
+"""Of the workers' time, while tasks of higher rank wait."""
+_MOST_WAITING = {Rank.STRANGER: 32, Rank.LONG: 6}
+"""Tasks for each worker, while those of higher rank are about."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +72,13 @@ class Caller:
 
     address: str = ""
     known: bool = False
+    long: bool = False
+    """Whether the picture takes long."""
+
+    @property
+    def rank(self) -> Rank:
+        """Of the task."""
+        return Rank.LONG if self.long else Rank.KNOWN if self.known else Rank.STRANGER
 
 
 def later(turn: float, cost: float) -> float:
@@ -88,67 +118,77 @@ class Turns(Generic[T]):
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._queues: dict[bool, list[tuple[float, int, asyncio.Future[T]]]] = {True: [], False: []}
-        self._strangers_left = _MOST_SAVED
-        """Seconds of a worker that strangers have left while known clients are about."""
+        self._queues: dict[Rank, list[tuple[float, int, asyncio.Future[T]]]] = {rank: [] for rank in Rank}
+        self._left = dict.fromkeys(_SHARES, _MOST_SAVED)
+        """Seconds of a worker that each rank has before those above it that wait."""
         self._last = monotonic()
-        self._strangers_held = 0
-        self._known_until = 0.0
+        self._held: Counter[Rank] = Counter()
+        self._about_until = dict.fromkeys(Rank, -math.inf)
         self._numbers = itertools.count()
 
-    def waiting(self, known: bool) -> int:
-        """Tasks of that kind without a worker."""
-        return sum(not future.done() for _, _, future in self._queues[known])
+    def waiting(self, *ranks: Rank) -> int:
+        """Tasks of these ranks without a worker."""
+        return sum(not future.done() for rank in ranks for _, _, future in self._queues[rank])
 
-    def full(self, known: bool) -> bool:
-        """Whether a task of that kind had better come again later."""
-        throttled = not known and monotonic() < self._known_until
-        return throttled and self.waiting(False) >= _MOST_WAITING * self._workers
+    def full(self, rank: Rank) -> bool:
+        """Whether a task of that rank had better come again later."""
+        above, most = _ABOVE[rank], _MOST_WAITING.get(rank, math.inf)
+        return self._about(*above) and self.waiting(rank) >= most * self._workers
 
-    def add(self, turn: float, known: bool) -> "asyncio.Future[T]":
+    def add(self, turn: float, rank: Rank) -> "asyncio.Future[T]":
         """A task that waits from now on, for the result of this future."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if known:
-            self._known_until = monotonic() + _ABOUT_SECONDS
-        heapq.heappush(self._queues[known], (turn, next(self._numbers), future))
+        heapq.heappush(self._queues[rank], (turn, next(self._numbers), future))
         return future
 
     def next(self) -> "asyncio.Future[T] | None":
         """The future of the task that is due, if there is one that may have a worker now; it gets it."""
         now = monotonic()
-        saved = self._strangers_left + _STRANGERS_SHARE * self._workers * (now - self._last)
-        self._strangers_left, self._last = min(saved, _MOST_SAVED), now
-        if self._strangers_held < self._half and self._strangers_left > 0:
-            return self._pop(False) or self._pop(True)
-        trusted = now > self._known_until or self._strangers_left > _TRUSTED
-        return self._pop(True) or (self._pop(False) if trusted else None)
+        for rank, share in _SHARES.items():
+            self._left[rank] = min(self._left[rank] + share * self._workers * (now - self._last), _MOST_SAVED)
+        self._last = now
+        first = [rank for rank in reversed(_SHARES) if self._left[rank] > 0 and self._held[rank] < self._half]
+        then = [rank for rank in Rank if self._may_fill(rank)]
+        return next((future for rank in (*first, *then) if (future := self._pop(rank)) is not None), None)
 
     @property
     def _half(self) -> int:
-        """Workers that strangers may have before known clients that wait."""
+        """Workers that a rank may have before those above it that wait."""
         return max(self._workers // 2, 1)
 
-    def _pop(self, known: bool) -> "asyncio.Future[T] | None":
-        queue = self._queues[known]
+    def _may_fill(self, rank: Rank) -> bool:
+        """Whether tasks of this rank may have a worker that none above it waits for."""
+        if not self._about(*_ABOVE[rank]):
+            return True
+        return self._held[rank] < self._half if rank is Rank.LONG else self._left[rank] > _TRUSTED
+
+    def _about(self, *ranks: Rank) -> bool:
+        return any(monotonic() < self._about_until[rank] for rank in ranks)
+
+    def _pop(self, rank: Rank) -> "asyncio.Future[T] | None":
+        queue = self._queues[rank]
         while queue:
             future = heapq.heappop(queue)[2]
             if not future.done():  # somebody still waits
-                self._strangers_held += not known
+                self._held[rank] += 1
                 return future
         return None
 
-    def ended(self, known: bool, seconds: float, good: bool) -> None:
-        """A task of that kind has given its worker back after so much time; whether it was good and quick."""
-        if known:
-            return
-        self._strangers_held -= 1
-        if not good or self.waiting(True):
-            self._strangers_left = max(self._strangers_left - seconds, -_MOST_OVERDRAWN)
+    def ended(self, rank: Rank, seconds: float, verdict: Verdict) -> None:
+        """A task of that rank has given its worker back after so much time."""
+        self._held[rank] -= 1
+        if verdict is Verdict.GOOD:
+            self._about_until[rank] = monotonic() + _ABOUT_SECONDS
+        bad = verdict is Verdict.BAD and rank is Rank.STRANGER
+        if rank in self._left and (bad or self.waiting(*_ABOVE[rank])):
+            self._left[rank] = max(self._left[rank] - seconds, -_MOST_OVERDRAWN)
 
     @property
     def retry(self) -> float | None:
-        """Seconds after which a stranger who waits may have a worker that is idle now; None when nobody waits so."""
-        if not self.waiting(False) or self.waiting(True):
-            return None
-        wanted = 0.0 if self._strangers_held < self._half else _TRUSTED
-        return max(wanted - self._strangers_left, 0.0) / (_STRANGERS_SHARE * self._workers) + 0.005
+        """Seconds after which somebody who waits may have a worker that is idle now; None when nobody waits so."""
+        waits = [self._wait(rank) for rank in _SHARES if self.waiting(rank)]
+        return min(waits) + 0.005 if waits else None
+
+    def _wait(self, rank: Rank) -> float:
+        wanted = _TRUSTED if rank is Rank.STRANGER and self._held[rank] >= self._half else 0.0
+        return max(wanted - self._left[rank], 0.0) / (_SHARES[rank] * self._workers)

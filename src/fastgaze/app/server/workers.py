@@ -13,6 +13,7 @@ from time import monotonic
 
 from fastgaze.app.server import wire
 from fastgaze.app.server.limits import Limits
+from fastgaze.app.server.turns import Verdict
 from fastgaze.core.errors import ModelError
 
 _START_SECONDS = 60.0
@@ -106,8 +107,8 @@ class ServerWorker:
         self.alive = True
         self.used = 0.0
         """CPU seconds of its last task; seconds of any kind when it did not live to say so."""
-        self.did_well = True
-        """Whether its last task was neither refused nor long."""
+        self.verdict = Verdict.SEEN
+        """On its last task."""
         self._reader = reader
         self._writer = writer
         self._protocol = protocol
@@ -140,7 +141,7 @@ class ServerWorker:
 
     async def call(self, task: wire.Task, content: bytearray | memoryview) -> tuple[wire.Outcome, bytearray]:
         """What it makes of the task; EOFError or OSError when it dies."""
-        start, self.used, self.did_well = monotonic(), 0.0, False
+        start, self.used, self.verdict = monotonic(), 0.0, Verdict.BAD
         try:
             self._writer.write(wire.pack(task, len(content)))
             view = memoryview(content)
@@ -152,7 +153,8 @@ class ServerWorker:
             self.used = monotonic() - start
             raise
         self.used = max(outcome.seconds, 0.0)
-        self.did_well = outcome.kind in ("answer", "needs", "parts") and self.used < _LONG_SECONDS
+        if outcome.kind in ("answer", "needs", "parts") and self.used < _LONG_SECONDS:
+            self.verdict = Verdict.GOOD if outcome.kind == "answer" else Verdict.SEEN
         if outcome.last:
             self.end()
         return outcome, answer

@@ -237,7 +237,7 @@ def _decided(past: deque[_Step[Item]], waiting: deque[_Step[Item]], whole: bool)
             if not (whole or now - first.glance.time > REACH or len(waiting) >= MOST_HELD):
                 return
             after = _near(waiting, first)
-            brief = _plain(first) and (whole and len(after) == len(waiting) or not all(map(_plain, after)))
+            brief = _plain(first) and ((whole and len(after) == len(waiting)) or not all(map(_plain, after)))
             cut = not brief and _begins_shot(_near(past, first), after)
         else:
             cut = first.change > CHANGE
