@@ -88,7 +88,7 @@ def test_of_two_heads_that_do_not_fit_together_the_larger_one_is_kept() -> None:
 
 
 def test_edges_beside_a_head_do_not_count_as_cuts() -> None:
-    density = blobs((300, 600), (300, 150, 60, 1))
+    density = blobs((300, 600), (420, 150, 30, 1))
     beside = head((24, 48), 4, 12, 2, 6)
     assert best(density, "1:1", beside).box == best(density, "1:1").box
 

@@ -11,7 +11,7 @@ import fastgaze.app
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.headroom import LEAST, LIKELY, Head, find_heads, head_map
+from fastgaze.runtime.headroom import ALONE, LEAST, LIKELY, Head, find_heads, head_map
 from fastgaze.runtime.predictor import load
 
 EXAMPLES = Path(fastgaze.app.__file__).parent / "server" / "examples"
@@ -51,22 +51,22 @@ def test_heads_are_regions_with_edges_between_cells() -> None:
     beside = 1 - LIKELY
     assert (first.left, first.right) == pytest.approx(((5.5 - beside) / 20, (8.5 + beside) / 20))
     assert (first.top, first.bottom) == pytest.approx(((2.5 - beside) / 10, (3.5 + beside / (1 - LIKELY / 2)) / 10))
-    assert first.weight == pytest.approx(8 / 12)
+    assert first.weight == pytest.approx((8 / 12) ** ALONE)
     assert (second.right, second.bottom) == (1, 1)
-    assert second.weight == pytest.approx(0.8 * 4 / 12)
+    assert second.weight == pytest.approx((0.8 * 4 / 12) ** ALONE)
 
 
 def test_cells_that_touch_only_at_a_corner_are_two_heads() -> None:
     grid = np.zeros((4, 4), np.float32)
     grid[0, 0] = grid[1, 1] = 1
-    assert [head.weight for head in find_heads(grid)] == [0.5, 0.5]
+    assert [head.weight for head in find_heads(grid)] == [0.5**ALONE, 0.5**ALONE]
 
 
 def test_a_speck_counts_little() -> None:
     grid = np.zeros((24, 32), np.float32)
     grid[3, 5] = 1
     (speck,) = find_heads(grid)
-    assert speck.weight == pytest.approx(1 / (LEAST * 24 * 32))
+    assert speck.weight == pytest.approx((1 / (LEAST * 24 * 32)) ** ALONE)
 
 
 def test_unlikely_cells_are_no_heads() -> None:

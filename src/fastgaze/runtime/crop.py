@@ -42,9 +42,9 @@ MOST_OVERLAP = 0.4
 """Candidates share at most this part of their union."""
 BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
-EDGE = 0.5
+EDGE = 0.25
 """Attention that a window may lose for each unit that its edges do not cut."""
-HEAD = 0.2
+HEAD = 0.6
 """Attention that a window may lose to leave all heads whole."""
 BLUR = 0.1
 """How exactly the edges of a head are known, relative to its size."""

@@ -26,6 +26,9 @@ LIKELY = 0.5
 """Cells of at least this value form heads."""
 LEAST = 0.03
 """Share of the picture that all heads together must have to count in full."""
+ALONE = 1.5
+"""Above 1, so that one sure head counts for more than several that share its area: some window keeps it whole, while
+few keep all of a group."""
 
 Array = npt.NDArray[np.float32]
 Cell = tuple[int, int]
@@ -41,7 +44,7 @@ class Head:
     bottom: float
     weight: float
     """What damage to it counts, 0..1: its highest value, times its share of the area of all heads in the picture, or of
-    ``LEAST`` of the picture where they have less."""
+    ``LEAST`` of the picture where they have less; that to the power of ``ALONE``."""
 
 
 def head_map(picture: Picture) -> Array:
@@ -90,7 +93,7 @@ def _head(grid: Array, region: Sequence[Cell], share: float) -> Head:
     rows, columns = (slice(min(places), max(places) + 1) for places in zip(*region, strict=True))
     top, bottom = _extent(grid[:, columns].max(axis=1), rows)
     left, right = _extent(grid[rows].max(axis=0), columns)
-    return Head(left, top, right, bottom, share * float(grid[rows, columns].max()))
+    return Head(left, top, right, bottom, (share * float(grid[rows, columns].max())) ** ALONE)
 
 
 def _extent(highest: Array, inside: slice) -> tuple[float, float]:

@@ -9,14 +9,16 @@
  * @property {number} top
  * @property {number} right
  * @property {number} bottom
- * @property {number} weight what damage to it counts: its highest value, times its share of the area of all heads,
- *   or of `LEAST` of the picture where they have less
+ * @property {number} weight what damage to it counts: (its highest value, times its share of the area of all heads,
+ *   or of `LEAST` of the picture where they have less) to the power of `ALONE`
  */
 
 /** Cells of at least this value form heads. */
 const LIKELY = 0.5;
 /** Share of the picture that all heads together must have to count in full. */
 const LEAST = 0.03;
+/** Above 1, so that one sure head counts for more than several that share its area. */
+const ALONE = 1.5;
 
 /**
  * The heads of a map, in the order of their first cells, by rows.
@@ -76,7 +78,7 @@ function headOf({ width, height, values }, region, share) {
   });
   const [top, bottom] = extent(byRow, firstRow, lastRow);
   const [left, right] = extent(byColumn, firstColumn, lastColumn);
-  return { left, top, right, bottom, weight: share * highest };
+  return { left, top, right, bottom, weight: (share * highest) ** ALONE };
 }
 
 /**
