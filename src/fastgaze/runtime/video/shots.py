@@ -139,8 +139,11 @@ def _as_the_camera_may_have_moved(before: Array, after: Array) -> Iterator[tuple
     if (both := overlap(before, after)) is not None:
         yield both
     for factor in _ZOOMS:
-        yield _enlarged(before, factor), after
-        yield before, _enlarged(after, factor)
+        # A middle that shows nothing would be found in every picture.
+        if (near := _enlarged(before, factor)).var() > _COMMON * before.var():
+            yield near, after
+        if (near := _enlarged(after, factor)).var() > _COMMON * after.var():
+            yield before, near
 
 
 def _enlarged(values: Array, factor: float) -> Array:
@@ -237,7 +240,7 @@ def _decided(past: deque[_Step[Item]], waiting: deque[_Step[Item]], whole: bool)
             if not (whole or now - first.glance.time > REACH or len(waiting) >= MOST_HELD):
                 return
             after = _near(waiting, first)
-            brief = _plain(first) and (whole and len(after) == len(waiting) or not all(map(_plain, after)))
+            brief = _plain(first) and ((whole and len(after) == len(waiting)) or not all(map(_plain, after)))
             cut = not brief and _begins_shot(_near(past, first), after)
         else:
             cut = first.change > CHANGE
