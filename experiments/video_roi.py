@@ -5,8 +5,8 @@
 Cost: a clip of 60 s is made of the sequences with recorded gaze (416x240, 25 frames per second, a shot of four seconds
 after the other) and encoded by ffmpeg with libx264, plain and with the filter graph of `fastgaze roi --format ffmpeg
 --block 16`, in turn, one thread; the ratio of CPU times counts, the median over rounds. Neutral: three clips of ten
-seconds, each encoded plain and with `--neutral` at two qualities; the ratio of sizes counts, and the gain of PSNR
-weighted by the model's density and by where people looked. The numbers go to results/video_roi.json.
+seconds, each encoded plain and with `--neutral --crf N` at two qualities; the ratio of sizes counts, and the gain of
+PSNR weighted by the model's density and by where people looked. The numbers go to results/video_roi.json.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -39,7 +40,6 @@ SIZE = (240, 416)
 CLIPS = ("BlowingBubbles", "Keiba", "RaceHorsesD")
 WATCH = Watch(smooth=0.2)
 ROI = Roi(block=16)
-NEUTRAL = Roi(block=16, neutral=True)
 
 
 def make_minute(folder: Path, data: Path) -> Path:
@@ -112,11 +112,12 @@ def psnr(clip: Any, coded: Any, weights: list[Array]) -> float:
 
 def neutrality(gaze: Gaze, predictor: Predictor, crfs: Sequence[float], folder: Path) -> list[dict[str, Any]]:
     """One clip with and without neutral regions, at every quality."""
-    script, rows = write_script(gaze.path, predictor, NEUTRAL, folder / "neutral.ffmpeg"), []
+    rows = []
     original = luma(gaze.path)
     seen = list(gaze_density(gaze, len(original)))
     expected = [found.density for _, found in maps(gaze.path, predictor, watching=WATCH, threads=1)]
     for crf in crfs:
+        script = write_script(gaze.path, predictor, replace(ROI, neutral=True, crf=crf), folder / "neutral.ffmpeg")
         sizes = [
             encode(gaze.path, folder / f"{index}.h264", crf, graph, "veryfast")
             for index, graph in enumerate((None, script))

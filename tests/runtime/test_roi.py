@@ -287,18 +287,19 @@ def test_svt_av1_gets_a_line_for_every_change_and_at_most_eight_offsets(clip: Pa
         write_svt_av1(_watch(clip, bright, Roi(block=32)), Roi(block=32), text)
 
 
+@pytest.mark.parametrize("crf", [27, 32])
 def test_neutral_offsets_leave_the_size_of_the_encoded_video_as_it_was(
-    clip: Path, bright: Predictor, tmp_path: Path
+    clip: Path, bright: Predictor, tmp_path: Path, crf: int
 ) -> None:
     if shutil.which("ffmpeg") is None:
         pytest.skip("ffmpeg is not installed")
-    roi = Roi(block=16, neutral=True)
+    roi = Roi(block=16, neutral=True, crf=crf)
     script = tmp_path / "roi.ffmpeg"
     with script.open("w") as out:
         write_ffmpeg(_watch(clip, bright, roi), roi, out, source=clip)
     sizes = []
     for name, graph in (("roi.h264", ["-filter_complex_script", str(script), "-map", "[out]"]), ("plain.h264", [])):
-        encode = ["-c:v", "libx264", "-crf", "27", "-preset", "veryfast", "-threads", "1", str(tmp_path / name)]
+        encode = ["-c:v", "libx264", "-crf", str(crf), "-preset", "veryfast", "-threads", "1", str(tmp_path / name)]
         subprocess.run(["ffmpeg", "-v", "error", "-i", str(clip), *graph, *encode], check=True)
         sizes.append((tmp_path / name).stat().st_size)
     assert sizes[0] / sizes[1] == pytest.approx(1, abs=0.02)

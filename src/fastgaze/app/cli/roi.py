@@ -35,6 +35,9 @@ def roi(
         str, typer.Option(help="LOW:HIGH, the lowest and the highest QP offset; negative is better quality.")
     ] = "-8:8",
     neutral: Annotated[bool, typer.Option("--neutral", help="Keep the bit rate as it is.")] = False,
+    crf: Annotated[
+        float, typer.Option(help="Quality of x264 that --neutral is for, from 0 (best) to 51, with --format ffmpeg.")
+    ] = 23,
     strength: Annotated[
         float, typer.Option(help="Factor of all offsets; 1 is optimal for quality weighted by attention.")
     ] = 1.0,
@@ -42,7 +45,7 @@ def roi(
     interval: Annotated[float, typer.Option(help="Seconds for which a map holds, with --format ffmpeg.")] = 1.0,
     model: Model = None,
     smooth: Smooth = 0.2,
-    motion: Moving = 0.5,
+    motion: Moving = 0.25,
     every: Every = 1,
     threads: AllThreads = None,
 ) -> None:
@@ -57,7 +60,7 @@ def roi(
     if out is not None and str(out) == STANDARD_STREAM:
         out = None
     low, high = _parse_range(range)
-    settings = Roi(block, low, high, strength, neutral)
+    settings = Roi(block, low, high, strength, neutral, crf)
     with Reader(source, threads) as reader, progress() as bar:
         task = bar.add_task(source.name, total=reader.expected_frames)
         frames = watch_blocks(reader, load(model, threads=threads), settings, Watch(smooth, every, motion))

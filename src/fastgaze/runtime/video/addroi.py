@@ -49,7 +49,7 @@ _LEAST_GAIN = 0.01
 # Files round the times of frames, Matroska to milliseconds.
 _TICK = 0.002
 # What neutral offsets are measured with.
-_ENCODER = {"preset": "veryfast", "crf": "27"}
+_PRESET = "veryfast"
 _NEAR = 0.004
 _TRIALS = 5
 _LEAST_SLOPE = -0.05
@@ -214,12 +214,12 @@ def neutral_shift(source: Path, parts: Sequence[Blocks], roi: Roi) -> float:
     A step changes the bits by about 2^(1/6); from there the secant of the sizes measured so far leads on. Of a long
     video pieces of 250 frames are encoded.
     """
-    plain = _encoded_bytes(source, parts, None)
+    plain = _encoded_bytes(source, parts, None, roi.crf)
     tried: list[tuple[float, float]] = []
     shift, slope = 0.0, -1 / 6
     for _ in range(_TRIALS):
         maps = [rectangles(part.wanted(roi) + shift, part.size, roi) for part in parts]
-        excess = log2(_encoded_bytes(source, parts, maps) / plain)
+        excess = log2(_encoded_bytes(source, parts, maps, roi.crf) / plain)
         if tried and shift != tried[-1][0]:
             slope = min((excess - tried[-1][1]) / (shift - tried[-1][0]), _LEAST_SLOPE)
         tried.append((shift, excess))
@@ -229,7 +229,9 @@ def neutral_shift(source: Path, parts: Sequence[Blocks], roi: Roi) -> float:
     return min(tried, key=lambda pair: abs(pair[1]))[0]
 
 
-def _encoded_bytes(source: Path, parts: Sequence[Blocks], maps: Sequence[Sequence[Rectangle]] | None) -> int:
+def _encoded_bytes(
+    source: Path, parts: Sequence[Blocks], maps: Sequence[Sequence[Rectangle]] | None, crf: float
+) -> int:
     """Bytes of the video, or of pieces of it, encoded with these rectangles in every part; None is a plain encode."""
     ends = np.cumsum([part.frames for part in parts])
     every = ceil(int(ends[-1]) / _MOST_FRAMES)
@@ -246,7 +248,7 @@ def _encoded_bytes(source: Path, parts: Sequence[Blocks], maps: Sequence[Sequenc
             plain.pts, plain.time_base = index, 1 / rate
             if encoder is None or (every > 1 and piece != last):
                 total += 0 if encoder is None else _drain(encoder, None)
-                encoder = _make_encoder(plain, rate)
+                encoder = _make_encoder(plain, rate, crf)
             part = min(int(np.searchsorted(ends, index, side="right")), len(parts) - 1)
             if maps is not None:
                 if part not in markers:
@@ -256,13 +258,13 @@ def _encoded_bytes(source: Path, parts: Sequence[Blocks], maps: Sequence[Sequenc
     return total + (0 if encoder is None else _drain(encoder, None))
 
 
-def _make_encoder(frame: "VideoFrame", rate: Fraction) -> "VideoCodecContext":
+def _make_encoder(frame: "VideoFrame", rate: Fraction, crf: float) -> "VideoCodecContext":
     from av import CodecContext
 
     encoder = CodecContext.create("libx264", "w")
     encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, "yuv420p"
     encoder.time_base, encoder.framerate = 1 / rate, rate
-    encoder.options, encoder.thread_count = dict(_ENCODER), 1
+    encoder.options, encoder.thread_count = {"preset": _PRESET, "crf": str(crf)}, 1
     return encoder
 
 

@@ -66,6 +66,7 @@ class Roi:
     low, high: range of the offsets, low <= 0 <= high; negative is better quality.
     strength: 1 is optimal for quality weighted by the density, 0 does nothing.
     neutral: keep the expected bit rate.
+    crf: quality of x264 at which the sizes are compared where neutral offsets are measured.
     """
 
     block: int = 64
@@ -73,6 +74,7 @@ class Roi:
     high: int = 8
     strength: float = 1.0
     neutral: bool = False
+    crf: float = 23
 
     def __post_init__(self) -> None:
         if not (8 <= self.block <= 1024 and self.block % 8 == 0):
@@ -81,6 +83,8 @@ class Roi:
             raise ArgumentError(f"range {self.low}:{self.high} is not LOW:HIGH with -51 <= LOW <= 0 <= HIGH <= 51")
         if not (math.isfinite(self.strength) and self.strength >= 0):
             raise ArgumentError(f"strength={self.strength} is not a number of at least 0")
+        if not 0 <= self.crf <= 51:
+            raise ArgumentError(f"crf={self.crf} is not between 0 and 51")
 
 
 @dataclass(frozen=True, eq=False)

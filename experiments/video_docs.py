@@ -1,0 +1,129 @@
+"""Writes what was measured on video into docs/video.md, between its marks.
+
+    python -m experiments.video_docs
+
+Reads results/video_reframe.json, video_cuts.json, video_temporal.json and video_roi.json.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from experiments.common import RESULTS, ROOT, read_record
+
+PAGE = ROOT / "docs" / "video.md"
+METHODS = {
+    "ours": "fastgaze",
+    "center": "window in the middle",
+    "pyautoflip detection": "pyautoflip, faces and objects (its default)",
+    "pyautoflip saliency": "pyautoflip, saliency",
+    "optimum": "best window of every frame by itself",
+}
+MAPS = {
+    "still": "every frame by itself",
+    "chosen": "fastgaze with smoothing and motion",
+    "unisal still": "UNISAL, still",
+    "unisal video": "UNISAL, video mode",
+}
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def reframe(record: dict[str, Any]) -> str:
+    """Fixations kept and movement."""
+    means = record["means"]
+    rows = []
+    for key, name in METHODS.items():
+        found = [means["all"][ratio][key] for ratio in ("9:16", "1:1")]
+        half = [means["reporting"][ratio][key]["kept"] for ratio in ("9:16", "1:1")]
+        cells = [f"{each['kept']:.3f} ({own:.3f})" for each, own in zip(found, half, strict=True)]
+        moved = [f"{each['speed']:.3f}, {each['jerk']:.2f}" for each in found]
+        rows.append([name, cells[0], moved[0], cells[1], moved[1]])
+    count = len({row["sequence"] for row in record["sequences"]})
+    head = ["window", "kept at 9:16", "speed, jerk", "kept at 1:1", "speed, jerk"]
+    text = (
+        f"Share of the fixations of 32 viewers that the window keeps, mean over {count} sequences, and in brackets "
+        "over the half on which no setting was chosen; speed in widths of the frame per second, jerk in widths per "
+        "second cubed. pyautoflip's windows are cut to the ratio; by itself it often shows wider ones with blurred "
+        "bars. With its saliency method its window never moves within these shots "
+        "(`python -m experiments.video_reframe`)."
+    )
+    ours, middle = (means["reporting"]["9:16"][key]["kept"] for key in ("ours", "center"))
+    if ours < middle:
+        text += (
+            f" On the half kept aside, a window of 9:16 keeps {ours:.3f} where the middle keeps {middle:.3f}: groups "
+            "of people whose attention goes from one to the other are not yet followed well."
+        )
+    return f"{text}\n\n{table(head, rows)}"
+
+
+def cuts(record: dict[str, Any]) -> str:
+    """Cuts found and false ones."""
+    found, false, minutes = record["cuts"], record["camera_work"]["false_cuts"], record["settings"]["minutes"]
+    rows = [
+        [name, f"{found[key]['found']} of {found[key]['cuts']}", str(found[key]["false"]), str(false[key])]
+        for key, name in (("fastgaze", "fastgaze"), ("scdet", "FFmpeg's scdet"))
+    ]
+    head = ["", "hard cuts found", "false ones in the same clip", f"false ones in {minutes:g} minutes of camera work"]
+    text = (
+        "Camera work is pans, whip pans, zooms and shakes without a cut, most with flashes or a stroboscope "
+        "(`python -m experiments.video_cuts`)."
+    )
+    return f"{text}\n\n{table(head, rows)}"
+
+
+def temporal(record: dict[str, Any]) -> str:
+    """Scores of frames."""
+    chosen, rows = record["chosen"], []
+    for key, name in MAPS.items():
+        if key in record["methods"]:
+            own = record["methods"][key]["as it is"]
+            rows.append([name, *(f"{own[metric]:.3f}" for metric in ("auc", "nss", "cc", "information_gain"))])
+            rows[-1].append(f"{record['methods'][key]['fitted']['information_gain']:.3f}")
+    text = (
+        f"Scores of single moments on {len(record['reporting'])} sequences, by the fixations of that moment. Smoothing "
+        f"({chosen['smooth']:g} s) and motion ({chosen['motion']:g}) were chosen on {len(record['choosing'])} others. "
+        "The last column has a power of the density and a share of the centre bias fitted on those others, for every "
+        "method (`python -m experiments.video_temporal`)."
+    )
+    return f"{text}\n\n{table(['maps', 'AUC', 'NSS', 'CC', 'information gain', 'fitted'], rows)}"
+
+
+def roi(record: dict[str, Any]) -> str:
+    """Cost and neutrality."""
+    cost = record["at_60_seconds"]
+    rows = [
+        [row["clip"], f"{row['crf']:g}", f"{row['bits']:.3f}"]
+        + [f"{row[key]['gain']:+.2f} dB" for key in ("psnr_model", "psnr_people")]
+        for row in record["neutral"]
+    ]
+    head = ["clip", "crf", "size, to plain", "gain by the model's weights", "gain by where people looked"]
+    text = (
+        f"A clip of 60 s has {cost['stretches']} stretches with {cost['rectangles']} rectangles; encoding with them "
+        f"takes {cost['median_ratio']:.2f} times the CPU time of a plain encode. With `--neutral --crf`, sizes and "
+        "weighted PSNR compare like this (`python -m experiments.video_roi`)."
+    )
+    return f"{text}\n\n{table(head, rows)}"
+
+
+PARTS = {"reframe": reframe, "roi": roi, "cuts": cuts, "temporal": temporal}
+
+
+def fill(page: str, results: Path) -> str:
+    """The page with every part that was measured."""
+    for name, write in PARTS.items():
+        path = results / f"video_{name}.json"
+        if path.is_file():
+            text = f"<!-- {name} -->\n{write(dict(read_record(path)))}\n<!-- end of {name} -->"
+            page = re.sub(
+                rf"<!-- {name} -->.*?<!-- end of {name} -->", lambda _, text=text: text, page, flags=re.DOTALL
+            )
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(fill(PAGE.read_text(), RESULTS))
