@@ -11,8 +11,9 @@ A head (see ``experiments.heads``) counts where a picture has one face of at lea
 half that size, and where the head fits the window. It is damaged if any part of it lies outside the window. Fixations
 kept are means over all pictures of a set, divided by those of the best window for each picture's own fixations. All
 windows are the largest of their ratio, so that croppers differ only in where they put them. Pictures are split by a
-hash of their name. The map of heads was fitted to one half and every number of the rule was chosen on it; only the
-other half is reported. The bundled models learned from most of OSIE, which makes the fixations kept there kinder than
+hash of their name. The map of heads was fitted to one half, and only the other half is reported. The weights of
+heads and edges were compared on the first half, but the other one had been looked at before they were fixed.
+The bundled models learned from most of OSIE, which makes the fixations kept there kinder than
 on pictures of your own; those of SALICON's validation set they have not seen.
 """
 
