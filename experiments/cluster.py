@@ -69,7 +69,7 @@ def cluster(nodes: int) -> Iterator[tuple[Cluster, list[Any]]]:
     try:
         yield started, [started.add_node(num_cpus=1, include_dashboard=False) for _ in range(nodes)]
     finally:
-        started.shutdown()
+        started.shutdown()  # type: ignore[no-untyped-call]
 
 
 def files(store: Any, output: str) -> list[str]:
@@ -105,8 +105,14 @@ def run(store: Any, names: Sequence[str], nodes: int, shard: int, output: str, k
     exactly_once = Counter(name.removeprefix("s3://") for name in names) == Counter(
         {path.removeprefix("s3://"): count for path, count in found.items()}
     )
-    kept = {key: report[key] for key in ("done", "errors", "seconds") if key in report}
-    row = {"nodes": nodes, "killed": int(kill), "files_when_killed": before, **kept, "exactly_once": exactly_once}
+    kept: dict[str, Any] = {key: report[key] for key in ("done", "errors", "seconds") if key in report}
+    row: dict[str, Any] = {
+        "nodes": nodes,
+        "killed": int(kill),
+        "files_when_killed": before,
+        **kept,
+        "exactly_once": exactly_once,
+    }
     row["images_per_second"] = round(len(names) / report["seconds"], 2)
     print(json.dumps(row), flush=True)
     return row

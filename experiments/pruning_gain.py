@@ -155,7 +155,7 @@ def milliseconds(net: nn.Module) -> float:
     example = torch.zeros(1, 3, SIDE, SIDE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # this exporter is deprecated, and needs no further package
-        torch.onnx.export(net.eval(), (example,), file, dynamo=False, input_names=["x"])
+        torch.onnx.export(net.eval(), (example,), file, dynamo=False, input_names=["x"])  # type: ignore[arg-type]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])

@@ -5,7 +5,6 @@
 Reads results/video_reframe.json, video_cuts.json, video_temporal.json and video_roi.json.
 """
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +115,11 @@ PARTS = {"reframe": reframe, "roi": roi, "cuts": cuts, "temporal": temporal}
 def fill(page: str, results: Path) -> str:
     """The page with every part that was measured."""
     for name, write in PARTS.items():
-        path = results / f"video_{name}.json"
-        if path.is_file():
-            text = f"<!-- {name} -->\n{write(dict(read_record(path)))}\n<!-- end of {name} -->"
-            page = re.sub(
-                rf"<!-- {name} -->.*?<!-- end of {name} -->", lambda _, text=text: text, page, flags=re.DOTALL
-            )
+        record = read_record(results / f"video_{name}.json")
+        if record is not None:
+            first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+            before, rest = page.split(first, 1)
+            page = f"{before}{first}\n{write(record)}\n{last}{rest.split(last, 1)[1]}"
     return page
 
 
