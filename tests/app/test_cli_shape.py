@@ -89,7 +89,7 @@ def test_what_an_old_spelling_is_sent_to_exists(typed: str, new: str) -> None:
 
 # What the verb works on differs, and the text says so: names with one meaning that is put in several ways.
 SEVERAL_TEXTS = {"--out", "--size", "--format", "--start", "--images", "--data", "--model", "--ratio", "--candidates"}
-SEVERAL_TEXTS |= {"--peaks", "--workers", "--center-bias", "--threads", "--opacity", "--steps"}
+SEVERAL_TEXTS |= {"--peaks", "--workers", "--center-bias", "--threads", "--opacity", "--steps", "--crf"}
 
 
 def test_an_option_has_one_meaning_in_all_verbs() -> None:

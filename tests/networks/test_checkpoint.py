@@ -221,14 +221,15 @@ def test_checkpoints_are_kept() -> None:
 def test_a_kept_checkpoint_loads_and_says_how_it_came_to_be(path: Path) -> None:
     model, record = load_gaze_model(path)
     assert record.architecture == model.spec.architecture
-    assert record.stage in ("distill", "tune", "prune")
-    assert {"salicon/train", "osie", "eyecrowd", "ueyes"} <= set(record.trained_on)
-    assert record.backbone is not None
     assert record.working_pixels is not None
+    if record.stage == "exported":  # the paper's line, read back from files whose cards name the data in words
+        assert "SALICON" in record.trained_on[0]
+    else:
+        assert {"salicon/train", "osie", "eyecrowd", "ueyes"} <= set(record.trained_on)
     if record.stage == "prune":
         assert record.pruning is not None
         assert path.stem.endswith(f"-{record.pruning.mark:g}")
-    else:
+    if record.stage in ("distill", "tune"):
         assert record.loss is not None
     size = (2 * model.stride, 3 * model.stride)
     with torch.no_grad():

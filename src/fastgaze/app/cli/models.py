@@ -114,7 +114,11 @@ def _print_table(facts: Document) -> None:
         share = layer["gflop"] / facts["gflop"]
         cells = [layer["maps_in"], layer["maps"], f"{layer['kernel']}x{layer['kernel']}", _size_of(layer)]
         table.add_row(
-            layer["name"], *map(str, cells), f"{layer['parameters']:,}", f"{layer['gflop']:.3f}", f"{share:.1%}"
+            layer["name"].replace("block", ""),
+            *map(str, cells),
+            f"{layer['parameters']:,}",
+            f"{layer['gflop']:.3f}",
+            f"{share:.1%}",
         )
     common.out.print(table)
 
