@@ -8,7 +8,7 @@ It is scored as it is, with the centre bias that it learned; our models are scor
 here. Both are scored on images that none of ours was trained on, tuebingen protocol. With a limit, the same images are
 scored for all. Times are CPU milliseconds of one thread in interleaved rounds, from a decoded picture of 512x384 to
 its log density: UNISAL in eager torch at the size at which it is scored, and the file of its network that pyautoflip
-runs in ONNX Runtime at 416x256, network alone. The numbers go to results/unisal.json.
+runs in ONNX Runtime at 416x256, network alone. The numbers go to results/unisal.json and docs/models.md.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from PIL import Image
 
 from experiments import common, scoring
 from experiments.common import RESULTS, Record
+from experiments.readme import filled
 from experiments.timing import Timed, cpu, interleave, median, spread, timed
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import require
@@ -39,6 +40,7 @@ WEIGHTS = "pyautoflip/3rd_party_libs/unisal/training_runs/pretrained_unisal"
 ONNX_FILE = "pyautoflip/detection/unisal.onnx"
 SETS = ("osie-held-out", "eyecrowd-held-out", "ueyes-held-out", "cat2000")
 METRICS = ("auc", "nss", "information_gain")
+PAGE = common.DOCS / "models.md"
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 
@@ -108,6 +110,19 @@ def times(unisal: UnisalStill, names: Sequence[str], folder: Path, rounds: int) 
     }
 
 
+def table(record: Record) -> str:
+    """Scores of all models on every set in Markdown, and the ratios of times below it."""
+    names = list(record["scores"][SETS[0]])
+    lines = [f"| set | images | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+    for name, rows in record["scores"].items():
+        cells = (" / ".join(f"{rows[model]['means'][metric]:.3f}" for metric in METRICS) for model in names)
+        lines.append(f"| {name} | {rows[names[0]]['images']} | {' | '.join(cells)} |")
+    ratios = (
+        f"{name} {row['median']} ({row['range'][0]} to {row['range'][1]})" for name, row in record["ratios"].items()
+    )
+    return "\n".join(lines) + f"\n\nAUC / NSS / information gain. CPU time, one thread: {'; '.join(ratios)}."
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__, out=RESULTS / "unisal.json")
@@ -125,7 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unisal = UnisalStill(options.folder)
     models = {"unisal": unisal} | {name: open_model([name], threads=1) for name in options.models}
     measured = times(unisal, options.models, options.folder, options.rounds)
-    common.write_record(options.out, common.about(options) | measured | {"scores": scores(models, options)})
+    record = common.about(options) | measured | {"scores": scores(models, options)}
+    common.write_record(options.out, record)
+    PAGE.write_text(filled(PAGE.read_text(), "unisal", table(record)))
 
 
 if __name__ == "__main__":
