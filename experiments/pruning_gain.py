@@ -26,10 +26,12 @@ from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor, nn
 
 from experiments import common
-from experiments.common import RESULTS, RUNS, Record
+from experiments.common import DOCS, RESULTS, RUNS, Record
+from experiments.readme import filled
 from fastgaze.networks.backbones import find_backbone
 from fastgaze.pruning import ChannelGraph, Pruner, recalibrate
 
+PAGE = DOCS / "pruning.md"
 SIDE = 64  # pixels of the square pictures
 BATCH = 16
 ROUNDS = 5
@@ -268,6 +270,19 @@ def table(rows: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def words(rows: list[Record]) -> str:
+    """What the rows say about time: which pruned networks are not faster than the unpruned one."""
+    mean = {
+        key: statistics.mean(r["milliseconds"] for r in rows if (r["method"], r["share"]) == key)
+        for key in dict.fromkeys((r["method"], r["share"]) for r in rows)
+    }
+    start = mean["unpruned", 1.0]
+    slower = [f"{method} at {share:.0%}" for (method, share), time in mean.items() if share < 1 and time >= start]
+    if not slower:
+        return "Every pruned network is faster than the unpruned one."
+    return f"Not faster than the unpruned network: {', '.join(slower)} of the FLOPs."
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(
@@ -301,6 +316,9 @@ def main(arguments: list[str] | None = None) -> None:
                 common.write_record(options.out, record)
                 print(record["rows"][-1], flush=True)
     print(table(record["rows"]))
+    if options.out == RESULTS / "pruning_gain.json" and not options.tiny:
+        text = f"{table(record['rows'])}\n\n{words(record['rows'])}"
+        PAGE.write_text(filled(PAGE.read_text(), "gain", text))
 
 
 if __name__ == "__main__":

@@ -117,9 +117,12 @@ def table(record: Record) -> str:
     for name, rows in record["scores"].items():
         cells = (" / ".join(f"{rows[model]['means'][metric]:.3f}" for metric in METRICS) for model in names)
         lines.append(f"| {name} | {rows[names[0]]['images']} | {' | '.join(cells)} |")
-    ratios = (
-        f"{name} {row['median']} ({row['range'][0]} to {row['range'][1]})" for name, row in record["ratios"].items()
-    )
+    ratios = []
+    for pair, row in record["ratios"].items():
+        peer, ours = pair.split(" : ")
+        ratios.append(
+            f"{peer}, takes {row['median']} ({row['range'][0]} to {row['range'][1]}) times as long as `{ours}`"
+        )
     return "\n".join(lines) + f"\n\nAUC / NSS / information gain. CPU time, one thread: {'; '.join(ratios)}."
 
 
