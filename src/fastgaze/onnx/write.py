@@ -350,9 +350,8 @@ def _first_layers(graph: "ModelProto") -> list[str]:
     weights = {tensor.name: tensor.dims for tensor in graph.graph.initializer}
     names: list[str] = []
     for node in graph.graph.node:
-        if node.op_type == "Conv":
-            if names and weights[node.input[1]][1] != 1:
-                break
+        if node.op_type == "Conv" and names and weights[node.input[1]][1] != 1:
+            break
         names.append(node.name)
     return names
 
