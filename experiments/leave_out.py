@@ -1,0 +1,89 @@
+"""Leave one eye-tracking set out of training and look at it: gain and calibration on pictures of a new kind.
+
+    python -m experiments.leave_out
+
+For every set a network is trained from its pretrained trunk on SALICON and the other sets, and checked on all images of
+the one that it never saw; a network that was trained on all sets is checked on the images that are kept out of them.
+Figures are those of `experiments.lite_check`: the gain in bits over the set's centre bias, and the temperature that
+would fit best (below 1 the network is too sure of itself). A run that was stopped continues.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from experiments import common
+from experiments.common import CONFIGS, RESULTS, Record
+from experiments.lite_check import check, trained_scale
+from fastgaze.networks.checkpoint import load_gaze_model
+from fastgaze.training.config import Config, read_config
+from fastgaze.training.datasets import Workshop
+from fastgaze.training.stream import Source, fixation_source
+from fastgaze.training.student import distill_student, watched_sources
+
+
+def without(config: Config, name: str) -> Config:
+    """The same training without one of the eye-tracking sets."""
+    workshop = _only(config.workshop, lambda other: other != name)
+    mixture = config.student.mixture
+    if not workshop.mixed_shapes:
+        mixture = replace(mixture, mixed_shapes=0.0)
+    return replace(config, workshop=workshop, student=replace(config.student, mixture=mixture))
+
+
+def all_images(workshop: Workshop, name: str) -> list[Source]:
+    """Every image of one set, those that are kept out of training and the others."""
+    only = _only(workshop, lambda other: other == name)
+    parts = [*only.small, *only.shaped, *only.kept_out()[name]]
+    sources = [fixation_source(part) for part in parts]
+    return [source for source in sources if len(source)]
+
+
+def names(workshop: Workshop) -> tuple[str, ...]:
+    """The eye-tracking sets."""
+    return *workshop.eye_tracking, *workshop.mixed_shapes
+
+
+def _only(workshop: Workshop, wanted: Callable[[str], bool]) -> Workshop:
+    """The workshop with those of its eye-tracking sets that are wanted."""
+    flat, shaped = (tuple(filter(wanted, sets)) for sets in (workshop.eye_tracking, workshop.mixed_shapes))
+    return replace(workshop, eye_tracking=flat, mixed_shapes=shaped)
+
+
+def trained(config: Config, folder: Path, sources: dict[str, list[Source]]) -> list[Record]:
+    """Train or continue the run in ``folder``, and check it on each set."""
+    distill_student(config, folder)
+    model, record = load_gaze_model(folder / "best.safetensors")
+    scale = trained_scale(record, config.workshop.size)
+    return [{"data": name, **asdict(check(model, found, scale))} for name, found in sources.items()]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "leave_out.json", threads=True)
+    parser.add_argument("--config", type=Path, default=CONFIGS / "leave_out.toml", help="settings of the training")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train every network that is missing, and write its figures."""
+    options = common.parse(make_parser(), arguments)
+    config = read_config(options.config)
+    record = common.about(options, config=options.config.name, steps=config.student.fit.steps) | {"rows": []}
+    runs = config.workshop.runs / "leave-out"
+    for left_out in (None, *names(config.workshop)):
+        if left_out is None:
+            rows = trained(config, runs / "none", watched_sources(config.workshop))
+        else:
+            unseen = {left_out: all_images(config.workshop, left_out)}
+            rows = trained(without(config, left_out), runs / left_out, unseen)
+        record["rows"] += [{"left_out": left_out, **row} for row in rows]
+        common.write_record(options.out, record)
+        for row in rows:
+            figures = ", ".join(f"{key} {row[key]:.3f}" for key in ("gain", "temperature", "fitted_gain"))
+            print(f"without {left_out}, {row['data']}: {figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
