@@ -46,31 +46,31 @@ for mark in 8.2 4.2 2.5; do
   keep "$snapshot" litegaze-lite0-$mark
 done
 
-# 4. The default model: the snapshot at 8.2 ms is tuned, pruned a little further for a larger working size, and the
+# 4. The default model before its last stage: the snapshot at 8.2 ms is tuned, pruned a little further for a larger working size, and the
 #    largest network that is not slower than fastgaze-m is tuned at that size.
-if ! kept litegaze-default $runs/default/best.safetensors; then
+if ! kept litegaze-default-parent $runs/default/best.safetensors; then
   $workshop tune --config $configs/lite0.toml --start $runs/lite0-pruned/8.2.safetensors --out $runs/lite/default
   $workshop prune --config $configs/lite_default.toml --start $runs/lite/default/best.safetensors --out $runs/default-pruned
   start=$($python -m experiments.choose $runs/default-pruned --pixels 64512 --than fastgaze-m --limit 0.97)
   $workshop tune --config $configs/lite_default.toml --start "$start" --out $runs/default
-  keep $runs/default/best.safetensors litegaze-default
+  keep $runs/default/best.safetensors litegaze-default-parent
 fi
 
-# 5. The small model: a snapshot that is tuned for long, at a smaller size. 500 steps each of the snapshot at 3.5 ms with
+# 5. The small model, likewise: a snapshot that is tuned for long, at a smaller size. 500 steps each of the snapshot at 3.5 ms with
 #    0.8 of 320x240 and of the one at 4.2 ms with 0.7 decided (7.437 and 7.393 nats).
-if ! kept litegaze-small $runs/small/best.safetensors; then
+if ! kept litegaze-small-parent $runs/small/best.safetensors; then
   $workshop tune --config $configs/lite_small.toml --start $runs/lite0-pruned/4.2.safetensors \
     --out $runs/trial/small-4.2-0.7 --steps 500 --scale 0.7
   $workshop tune --config $configs/lite_small.toml --start $runs/trial/small-4.2-0.7/best.safetensors \
     --out $runs/small --steps 3500 --scale 0.7
-  keep $runs/small/best.safetensors litegaze-small
+  keep $runs/small/best.safetensors litegaze-small-parent
 fi
 
 #    The tiny model: fastgaze-xs of the paper's line, tuned further by lite1, on screens too. LiteGaze of two milliseconds
 #    was far behind it (docs/log.md).
-if ! kept fastgaze-tiny $runs/tiny-vgg/best.safetensors; then
+if ! kept fastgaze-tiny-parent $runs/tiny-vgg/best.safetensors; then
   $workshop tune --config $configs/lite_tiny.toml --start checkpoints/fastgaze-xs.safetensors --out $runs/tiny-vgg
-  keep $runs/tiny-vgg/best.safetensors fastgaze-tiny
+  keep $runs/tiny-vgg/best.safetensors fastgaze-tiny-parent
 fi
 
 # 6. The large model: lite1, pruned a little for its size and time, and tuned by what it predicted before.
@@ -80,14 +80,31 @@ if ! kept litegaze-large $runs/large/best.safetensors; then
   keep $runs/large/best.safetensors litegaze-large
 fi
 
-# 7. Calibration on what was kept out, on the loss grid; the cards have that of the files as they ship.
+# 7. The large model is the better teacher on eye tracking and screens (`experiments.teacher_ladder`): it labels everything,
+#    variants of the photographs too, and the three others are tuned by it for long.
+if [ ! -f checkpoints/litegaze-default.safetensors ]; then
+  for what in "" --eye-tracking --variants; do
+    $workshop soft-targets $runs/large --config $configs/lite_large.toml $what
+  done
+fi
+finish() {  # finish NAME START STEPS SCALE: START, a run, becomes checkpoints/NAME
+  if kept "$1" "$runs/finish/$1/best.safetensors"; then return; fi
+  $workshop tune --config $configs/lite_finish.toml --start "$runs/$2/best.safetensors" --out "$runs/finish/$1" \
+    --steps "$3" --scale "$4"
+  keep "$runs/finish/$1/best.safetensors" "$1"
+}
+finish litegaze-default default 6000 0.9
+finish litegaze-small small 6000 0.7
+finish fastgaze-tiny tiny-vgg 4000 0.65
+
+# 8. Calibration on what was kept out, on the loss grid; the cards have that of the files as they ship.
 $python -m experiments.lite_check checkpoints/{litegaze-large,litegaze-default,litegaze-small,fastgaze-tiny}.safetensors \
   --config $configs/lite0.toml --out $runs/lite_check.json
 
-# 8. Into the package, with the scores of the files as they ship, and the pages about them.
+# 9. Into the package, with the scores of the files as they ship, and the pages about them.
 $python -m experiments.ship
 
-# 9. What else shows or measures the bundled models: times (at least five runs on a quiet machine), the peer, whom the
+# 10. What else shows or measures the bundled models: times (at least five runs on a quiet machine), the peer, whom the
 #    crop prefers, the pictures of the documentation.
 for _ in 1 2 3 4 5; do $python -m experiments.speed; done
 $python -m experiments.peers
