@@ -1,0 +1,91 @@
+"""How hot the border of a map is above a logo near the top of a plain page, and how often people look at the border.
+
+    python -m experiments.border
+
+A white page with one logo whose middle is 36 pixels below the top is predicted in several sizes: the top row's largest
+density, as a share of the map's maximum. Beside it, from the fixations of each set: the density in the outermost
+hundredth of the picture at each side, relative to an even spread. Writes results/border.json and a part of
+docs/models.md.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import common
+from experiments.common import DOCS, RESULTS, Record
+from experiments.readme import filled, markdown
+from fastgaze.core.sizes import Size, format_size
+from fastgaze.data import formats
+from fastgaze.data.fixations import FixationSet
+from fastgaze.runtime.predictor import Predictor, load
+
+PAGES: tuple[Size, ...] = ((300, 400), (480, 640), (800, 1280), (1000, 1000))
+MODELS = ("large", "default", "small", "tiny")
+SETS = ("salicon/train", "osie", "eyecrowd", "ueyes")
+SIDES = ("top", "bottom", "left", "right")
+OUTERMOST = 0.01  # of the picture's height or width
+
+
+def page(size: Size) -> NDArray[np.uint8]:
+    """A white page of ``size`` with a red frame of 120x24 pixels, in the middle of its width and 36 below its top."""
+    height, width = size
+    pixels, middle = np.full((height, width, 3), 255, np.uint8), width // 2
+    pixels[24:48, middle - 60 : middle + 60] = (200, 30, 30)
+    pixels[30:42, middle - 45 : middle + 45] = 255
+    return pixels
+
+
+def top_row(model: Predictor, size: Size) -> float:
+    """The largest density of the top row, as a share of the map's maximum."""
+    density = model.predict(page(size)).density
+    return float(density[0].max() / density.max())
+
+
+def at_the_border(data: FixationSet) -> dict[str, float]:
+    """Density of fixations in the outermost part at each side, relative to an even spread."""
+    unit = np.concatenate([data.fixations(i, (1, 1)) for i in range(len(data))])  # (x, y) from 0 to 1
+    x, y = unit[:, 0], unit[:, 1]
+    distances = dict(zip(SIDES, (y, 1 - y, x, 1 - x), strict=True))
+    return {side: float((distance < OUTERMOST).mean() / OUTERMOST) for side, distance in distances.items()}
+
+
+def shown(record: Record) -> str:
+    """The part of the page: both tables."""
+    pages = [format_size(size) for size in PAGES]
+    maps = [[f"`{name}`", *(f"{shares[size]:.0%}" for size in pages)] for name, shares in record["pages"].items()]
+    looked = [[name, *(f"{found[side]:.2f}" for side in SIDES)] for name, found in record["fixations"].items()]
+    parts = [
+        "A white page with a logo 36 pixels below its top: the largest density of the top row, as a share of the map's "
+        "maximum (`python -m experiments.border`).",
+        "\n".join(markdown(["model", *pages], maps)),
+        "Where people look: density of the recorded fixations in the outermost hundredth of the pictures, relative to "
+        "an even spread.",
+        "\n".join(markdown(["set", *SIDES], looked)),
+    ]
+    return "\n\n".join(parts)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    return common.make_parser(__doc__, __file__, out=RESULTS / "border.json")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Predict the pages, count the fixations, and write both down."""
+    options = common.parse(make_parser(), arguments)
+    models = {name: load(name, threads=1) for name in MODELS}
+    record = common.about(options, outermost=OUTERMOST)
+    record["pages"] = {
+        name: {format_size(size): top_row(model, size) for size in PAGES} for name, model in models.items()
+    }
+    record["fixations"] = {name: at_the_border(formats.load("npz", options.data / name)) for name in SETS}
+    common.write_record(options.out, record)
+    models_page = DOCS / "models.md"
+    models_page.write_text(filled(models_page.read_text(), "border", shown(record)))
+
+
+if __name__ == "__main__":
+    main()
