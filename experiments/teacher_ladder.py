@@ -5,7 +5,8 @@
 Every teacher predicts the validation images of SALICON and the images of the eye-tracking sets that were kept out of
 training as it labels training images: the mean density of image and mirror image. The last two teachers are averaged,
 the last three and so on, so name the best one last. The score is the log-likelihood in bits per fixation over a uniform
-density, on the grid that training uses, with a 95% bootstrap interval over images.
+density, on the grid that training uses, with a 95% bootstrap interval over images. Writes results/teacher_ladder.json
+and a part of docs/models.md.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import common
-from experiments.common import CONFIGS, RESULTS
+from experiments.common import CONFIGS, DOCS, RESULTS, Record
+from experiments.readme import filled, markdown
 from experiments.reporting.verdicts import bootstrapped
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.training.config import read_config
@@ -68,6 +70,22 @@ def score(checkpoints: Sequence[Path], parts: Sequence[PreparedSet]) -> Mapping[
     }
 
 
+def shown(record: Record) -> str:
+    """The part of the page: one row for each rung, one column for each set."""
+    sets = list(dict.fromkeys(row["data"] for row in record["rows"]))
+    cells: dict[str, list[str]] = {}
+    for row in record["rows"]:
+        low, high = row["interval"]
+        cells.setdefault(row["teacher"], []).append(f"{row['bits']:.3f} [{low:.3f}, {high:.3f}]")
+    images = {row["data"]: row["images"] for row in record["rows"]}
+    header = ["teacher", *(f"{name} ({images[name]})" for name in sets)]
+    about = (
+        "Bits per fixation over a uniform density of what each teacher gives as targets, with 95% intervals over the "
+        "images, whose number is in brackets: validation images and those that are kept out of training."
+    )
+    return "\n".join([*markdown(header, [[name, *found] for name, found in cells.items()]), "", about])
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "teacher_ladder.json", threads=True)
@@ -87,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             record["rows"].append(row | {"interval": [estimate.low, estimate.high]})
             print(f"{name} on {data}: {estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}] bits", flush=True)
     common.write_record(options.out, record)
+    page = DOCS / "models.md"
+    page.write_text(filled(page.read_text(), "ladder", shown(record)))
 
 
 if __name__ == "__main__":
