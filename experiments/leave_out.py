@@ -5,7 +5,8 @@
 For every set a network is trained from its pretrained trunk on SALICON and the other sets, and checked on all images of
 the one that it never saw; a network that was trained on all sets is checked on the images that are kept out of them.
 Figures are those of `experiments.lite_check`: the gain in bits over the set's centre bias, and the temperature that
-would fit best (below 1 the network is too sure of itself). A run that was stopped continues.
+would fit best (below 1 the network is too sure of itself). A run that was stopped continues. Writes
+results/leave_out.json and a part of docs/models.md.
 """
 
 import argparse
@@ -14,8 +15,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from experiments import common
-from experiments.common import CONFIGS, RESULTS, Record
+from experiments.common import CONFIGS, DOCS, RESULTS, Record
 from experiments.lite_check import check, trained_scale
+from experiments.readme import filled, markdown
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.training.config import Config, read_config
 from fastgaze.training.datasets import Workshop
@@ -59,6 +61,25 @@ def trained(config: Config, folder: Path, sources: dict[str, list[Source]]) -> l
     return [{"data": name, **asdict(check(model, found, scale))} for name, found in sources.items()]
 
 
+def shown(record: Record) -> str:
+    """The part of the page: what a set gains and its temperature, seen in training or not."""
+
+    def cells(row: Record) -> list[str]:
+        return [f"{row['gain']:.2f}", f"{row['temperature']:.2f}", f"{row['fitted_gain']:.2f}"]
+
+    rows = {(row["left_out"], row["data"]): row for row in record["rows"]}
+    unseen = [name for left_out, name in rows if left_out is not None]
+    table = [[name, *cells(rows[None, name]), *cells(rows[name, name])] for name in unseen]
+    header = ["set", "gain, seen", "temperature", "fitted gain", "gain, never seen", "temperature", "fitted gain"]
+    about = (
+        f"Unpruned networks on EfficientNet-lite0, {record['settings']['steps']} steps each from the pretrained trunk on "
+        "fixations alone (`python -m experiments.leave_out`). Seen: trained on all sets and checked on the images that "
+        "are kept out. Never seen: trained without the set and checked on all of it. Gains are bits per fixation over "
+        "the set's centre bias; a fitted gain has the temperature before it."
+    )
+    return "\n".join([*markdown(header, table), "", about])
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "leave_out.json", threads=True)
@@ -83,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for row in rows:
             figures = ", ".join(f"{key} {row[key]:.3f}" for key in ("gain", "temperature", "fitted_gain"))
             print(f"without {left_out}, {row['data']}: {figures}", flush=True)
+    page = DOCS / "models.md"
+    page.write_text(filled(page.read_text(), "leave-out", shown(record)))
 
 
 if __name__ == "__main__":
