@@ -73,9 +73,9 @@ def shown(record: Record) -> str:
     header = ["set", "gain, seen", "temperature", "fitted gain", "gain, never seen", "temperature", "fitted gain"]
     about = (
         f"Unpruned networks on EfficientNet-lite0, {record['settings']['steps']} steps each from the pretrained trunk, "
-        "on fixations alone (`python -m experiments.leave_out`). Seen: trained on all sets and checked on the images that "
-        "are kept out. Never seen: trained without the set and checked on all of it. Gains are bits per fixation over "
-        "the set's centre bias; a fitted gain has the temperature before it."
+        "on fixations alone (`python -m experiments.leave_out`). Seen: trained on all sets and checked on the images "
+        "that are kept out. Never seen: trained without the set and checked on all of it. Gains are bits per fixation "
+        "over the set's centre bias; a fitted gain has the temperature before it."
     )
     return "\n".join([*markdown(header, table), "", about])
 
