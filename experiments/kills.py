@@ -190,10 +190,10 @@ def predict_job(folder: Path) -> Job:
         return True
 
     def pixels() -> dict[str, str]:
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in maps()}
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir()}
 
     command = [sys.executable, "-m", "fastgaze", "predict", str(folder / "photos"), "--out", str(out)]
-    what, checked = "`predict` of a folder", "every PNG file is whole, at any moment"
+    what, checked = "`predict` of a folder", "every PNG file is whole, at any moment; nothing else is left"
     return Job("predict", what, command, out, checked, wrong, pixels)
 
 

@@ -107,7 +107,7 @@ class Server:
         self._examples = site.example_files(settings.examples, limits)
         self._models = json.dumps(describe_models(cards, limits)).encode()
         described = document(self.names, limits)
-        self._openapi = json.dumps(described).encode()
+        self._openapi = site.File(json.dumps(described).encode(), "application/json")
         self._docs = site.File(docs.page(described).encode(), "text/html; charset=utf-8")
 
     def app(self) -> Starlette:
@@ -176,9 +176,9 @@ class Server:
         """Counts for Prometheus."""
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def openapi(self, _: Request) -> Response:
+    async def openapi(self, request: Request) -> Response:
         """The API as an OpenAPI document."""
-        return Response(self._openapi, media_type="application/json")
+        return self._openapi.response(request, self._limits)
 
     async def models(self, _: Request) -> Response:
         """The models and the limits."""
@@ -288,7 +288,11 @@ class Outermost:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(extra)
+                added = MutableHeaders(scope=message)
+                varies = [value for value in (added.get("vary"), extra.get("vary")) if value]
+                added.update(extra)
+                if varies:
+                    added["vary"] = ", ".join(varies)
             await send(message)
 
         try:
