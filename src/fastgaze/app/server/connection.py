@@ -94,7 +94,7 @@ class BoundedConnection(h11.Connection):
             if end is None:
                 return
             self._ending, self._between, start = True, False, end.end()
-        if coming[start : start + 2] not in (b"", b"\r", b"\r\n"):
+        if bytes(coming[start : start + 2]) not in (b"", b"\r", b"\r\n"):
             raise h11.RemoteProtocolError("headers follow the body")
 
 
