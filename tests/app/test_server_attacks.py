@@ -155,6 +155,8 @@ def test_a_second_request_before_the_first_answer_is_not_looked_at(url: str) -> 
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\ncontent-length: 0\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5, 5\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: +5\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding : chunked\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: xchunked\r\n\r\n",

@@ -49,14 +49,9 @@ _NOT_ONLY_LIVE = re.compile(
 _PICTURE = b"POST /v1/"
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 # What a proxy in front may understand otherwise: lines that end in a bare line feed or go on in the next line, and a
-# body that is framed in two ways.
-_ODD_HEAD = re.compile(rb"(?<!\r)\n|\n[ \t]")
-_FRAMING = re.compile(rb"^(content-length|transfer-encoding)\s*:", re.IGNORECASE | re.MULTILINE)
-_AMBIGUOUS = {b"content-length", b"transfer-encoding"}
-
-
-def _framing(head: bytes | bytearray) -> set[bytes]:
-    return {bytes(name).lower() for name in _FRAMING.findall(head)}
+# body whose end is said twice, or by anything but one number.
+_ODD_HEAD = re.compile(rb"(?<!\r)\n|\n[ \t]|\ncontent-length:(?![ \t]*[0-9]+[ \t]*\r\n)", re.IGNORECASE)
+_FRAMING = re.compile(rb"\n(?:content-length|transfer-encoding)[ \t]*:", re.IGNORECASE)
 
 
 class BoundedConnection(h11.Connection):
@@ -214,7 +209,7 @@ class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
             return None
         if end is None:
             return None
-        if _ODD_HEAD.search(self._head, 0, length) or _framing(self._head[:length]) >= _AMBIGUOUS:
+        if _ODD_HEAD.search(self._head, 0, length) or len(_FRAMING.findall(self._head, 0, length)) > 1:
             self.send_400_response("")
             return None
         head = bytes(self._head)

@@ -117,7 +117,10 @@ class Pool:
         if outcome.kind == "needs":
             if outcome.size > SMALL_ANSWER:
                 await room.wait(outcome.size, request.deadline)
-            outcome, answer = await self._try(*self._granted(request, turn, outcome))
+            granted = self._granted(request, turn, outcome)
+            outcome, answer = await self._try(*granted)
+            if outcome.kind == "needs" and granted[0] is self.light:  # more memory than its header told
+                outcome, answer = await self._try(self.heavy, *granted[1:])
         if outcome.kind == "gone":
             return None
         if outcome.kind == "error":
