@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import random
+import re
 import struct
 import time
 from collections import Counter
@@ -92,6 +93,38 @@ async def pipeline(address: Address, _: random.Random, __: "Kit") -> None:
     await send(address, b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 500)
 
 
+async def visitor(address: Address, rng: random.Random, _: "Kit") -> None:
+    """Ask for pages again and again, as fast as they come, with many options or none."""
+    path = rng.choice(("/docs", "/v1/models", "/metrics", "/nothing", f"/v1/models?{'&'.join(['ratio=16:9'] * 1300)}"))
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        async with asyncio.timeout(5):
+            for _turn in range(200):
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+                found = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(re.search(rb"content-length: (\d+)", found)[1]))  # type: ignore[index]
+    finally:
+        writer.transport.abort()
+
+
+async def trailers(address: Address, _: random.Random, __: "Kit") -> None:
+    """Ten thousand headers behind a body."""
+    await send(address, head("Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n" + b"a:b\r\n" * 10_000 + b"\r\n")
+
+
+async def small_chunks(address: Address, _: random.Random, __: "Kit") -> None:
+    """Megabytes in the smallest chunks that are accepted."""
+    chunk = b"100\r\n" + bytes(256) + b"\r\n"
+    await send(address, head("Transfer-Encoding: chunked") + chunk * 8_000)
+
+
+async def sixteen(address: Address, _: random.Random, kit: "Kit") -> None:
+    """Forms of sixteen good pictures."""
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n' + kit.small + b"\r\n"
+    form = part * 16 + b"--b--\r\n"
+    await send(address, head(f"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(form)}") + form)
+
+
 async def silent(address: Address, rng: random.Random, _: "Kit") -> None:
     """Thirty connections that say nothing."""
     writers = [(await asyncio.open_connection(*address))[1] for _ in range(30)]
@@ -137,7 +170,7 @@ async def leaver(address: Address, rng: random.Random, kit: "Kit") -> None:
 
 ATTACKS: tuple[Callable[[Address, random.Random, "Kit"], Awaitable[None]], ...] = (
     slow_reader, slow_writer, chunk_storm, scan_bomb, memory_bomb, largest, damaged, huge_head, pipeline, silent,
-    pretender, crowd, animation, leaver, long_one,
+    pretender, crowd, animation, leaver, long_one, visitor, trailers, small_chunks, sixteen,
 )  # fmt: skip
 
 

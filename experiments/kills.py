@@ -1,7 +1,7 @@
 """Is anything lost or truncated when programs are killed with SIGKILL again and again, or when the disk is full?
 
-    python -m experiments.kills --out results/kills.json               # batch, video, pictures: a few minutes
-    python -m experiments.kills --workshop --out results/kills.json    # the workshop's verbs too: half an hour
+    python -m experiments.kills --out results/kills.json                  # everything: about half an hour
+    python -m experiments.kills batch sweep --out results/kills.json      # these alone; other rows of the file stay
 
 Every program is killed 25 times, each time at a random moment, and then left alone. Batch jobs lose the driver or one
 of its workers in turns. At the end everything must be there exactly once and as after a run that was not disturbed, and
@@ -17,6 +17,7 @@ import io
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -43,6 +44,8 @@ _PICTURES = 48
 class Outcome:
     """Of one kind of program."""
 
+    program: str
+    """Its name on the command line of this recipe."""
     what: str
     kills: int
     """With SIGKILL."""
@@ -50,12 +53,15 @@ class Outcome:
     wrong: int
     """Things that were lost, doubled, truncated or different."""
     seconds: float
+    load_average: float
+    """At the end; above 2, other work ran at the same time."""
 
 
 @dataclass(frozen=True)
 class Job:
     """One program, and how its results are judged."""
 
+    program: str
     what: str
     command: list[str]
     out: Path
@@ -90,7 +96,12 @@ def run(job: Job, kills: int) -> Outcome:
         wrong += job.wrong_now()
     finish(job)
     wrong += job.result() != expected
-    return Outcome(job.what, killed, job.checked, wrong, round(time.monotonic() - began, 1))
+    return outcome(job.program, job.what, killed, job.checked, wrong, began)
+
+
+def outcome(program: str, what: str, kills: int, checked: str, wrong: int, began: float) -> Outcome:
+    seconds, load = round(time.monotonic() - began, 1), round(os.getloadavg()[0], 1)
+    return Outcome(program, what, kills, checked, wrong, seconds, load)
 
 
 def kill(process: "subprocess.Popen[bytes]", a_worker: bool) -> int:
@@ -125,7 +136,8 @@ def batch_job(folder: Path) -> Job:
 
     command = [sys.executable, "-m", "fastgaze", "batch", str(folder / "photos"), str(out), "--workers", "2"]
     checked = f"{_PICTURES} pictures, each exactly once, rows as without kills"
-    return Job("`batch`, driver and workers in turns", [*command, "--shard", "4"], out, checked, wrong, rows, True)
+    what = "`batch`, driver and workers in turns"
+    return Job("batch", what, [*command, "--shard", "4"], out, checked, wrong, rows, True)
 
 
 def video_job(folder: Path) -> Job:
@@ -157,7 +169,7 @@ def video_job(folder: Path) -> Job:
     code = "import pathlib, sys; pathlib.Path(sys.argv[1]).mkdir(exist_ok=True); from fastgaze.app.cli import main; "
     code += "main(['video', sys.argv[2], sys.argv[1] + '/out.mp4'])"
     command = [sys.executable, "-c", code, str(out), str(clip)]
-    return Job("`video`, written again", command, out, "the earlier video stays as it was", wrong, frames)
+    return Job("video", "`video`, written again", command, out, "the earlier video stays as it was", wrong, frames)
 
 
 def predict_job(folder: Path) -> Job:
@@ -178,13 +190,34 @@ def predict_job(folder: Path) -> Job:
         return True
 
     def pixels() -> dict[str, str]:
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in maps()}
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir()}
 
     command = [sys.executable, "-m", "fastgaze", "predict", str(folder / "photos"), "--out", str(out)]
-    return Job("`predict` of a folder", command, out, "every PNG file is whole, at any moment", wrong, pixels)
+    what, checked = "`predict` of a folder", "every PNG file is whole, at any moment; nothing else is left"
+    return Job("predict", what, command, out, checked, wrong, pixels)
 
 
-def tested(what: str, checked: str, kills: int, *arguments: str) -> Outcome:
+JOBS = {"batch": batch_job, "video": video_job, "predict": predict_job}
+VERBS = ("teacher", "soft-targets", "distill", "prune", "tune", "sweep")
+"""Of the workshop."""
+DISK = "disk"
+PROGRAMS = (*JOBS, *VERBS, DISK)
+
+
+def measure(program: str, folder: Path, kills: int) -> Outcome:
+    if program in JOBS:
+        return run(JOBS[program](folder), kills)
+    if program in VERBS:
+        checked = "what it leaves, bit by bit as without kills"
+        if program == "sweep":
+            checked = "as many trials as asked for, each finished"
+        tests = ("tests/training/test_kills.py", "-k", f"[{program}]", "-m", "slow")
+        return tested(program, f"`workshop {program}`", checked, KILLS, *tests)
+    disk = ("tests/runtime/test_full_disk.py", "tests/training/test_hostile.py", "-k", "disk or room or fit or save")
+    return tested(program, "on a full disk", "an error says so, and earlier files stay", 0, *disk)
+
+
+def tested(program: str, what: str, checked: str, kills: int, *arguments: str) -> Outcome:
     """Tests as a row: how many of them failed."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +227,9 @@ def tested(what: str, checked: str, kills: int, *arguments: str) -> Outcome:
         suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
     wrong = sum(int(suite.get(name, 0)) for suite in suites for name in ("failures", "errors"))
     done = sum(int(suite.get("tests", 0)) - int(suite.get("skipped", 0)) for suite in suites)
-    return Outcome(what, kills * done, f"{done} {checked}", wrong, round(time.monotonic() - began, 1))
+    if not done:
+        sys.exit(f"{program}: no test ran; a backbone or the disk of the test may be missing: {shlex.join(arguments)}")
+    return outcome(program, what, kills * done, checked if kills else f"{done} tests: {checked}", wrong, began)
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -203,31 +238,36 @@ def table(outcomes: list[Outcome]) -> str:
     return "\n".join(["| program | kills | checked | lost or wrong |", "|---|---|---|---|", *rows])
 
 
+def read(path: Path | None) -> dict[str, Outcome]:
+    """Rows of an earlier run by program."""
+    if path is None or not path.is_file():
+        return {}
+    return {row["program"]: Outcome(**row) for row in json.loads(path.read_text())["programs"]}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=KILLS, help="of each program")
-    parser.add_argument("--workshop", action="store_true", help="the workshop's verbs too, 25 times each")
-    parser.add_argument("--out", type=Path, help="JSON file to write")
+    parser.add_argument("programs", nargs="*", help=f"of {', '.join(PROGRAMS)}; unless given, all of them")
+    parser.add_argument("--kills", type=int, default=KILLS, help="of batch, video and predict, each")
+    parser.add_argument("--out", type=Path, help="JSON file to write, after every program")
     arguments = parser.parse_args()
+    if unknown := set(arguments.programs) - set(PROGRAMS):
+        parser.error(f"there is no program {', '.join(sorted(unknown))}; choose from {', '.join(PROGRAMS)}")
+    wrong = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "photos").mkdir()
         for n in range(_PICTURES):
             (folder / "photos" / f"{n:03d}.jpg").write_bytes(photograph(320, 240, n))
-        outcomes = []
-        for make in (batch_job, video_job, predict_job):
-            outcomes.append(run(make(folder), arguments.kills))
-            print(json.dumps(asdict(outcomes[-1])), file=sys.stderr, flush=True)
-    if arguments.workshop:
-        what, tests = "verbs of the workshop, `sweep` among them", ("tests/training/test_kills.py", "-m", "slow")
-        outcomes.append(tested(what, "verbs, results bit by bit as without kills", KILLS, *tests))
-    disk = ("tests/runtime/test_full_disk.py", "tests/training/test_hostile.py", "-k", "disk or room or fit or save")
-    outcomes.append(tested("on a full disk", "tests: an error says so, and earlier files stay", 0, *disk))
-    print(table(outcomes))
-    if arguments.out:
-        facts = {"load_average": os.getloadavg()[0], "programs": [asdict(outcome) for outcome in outcomes]}
-        arguments.out.write_text(json.dumps(facts, indent=2) + "\n")
-    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+        for program in arguments.programs or PROGRAMS:
+            found = measure(program, folder, arguments.kills)
+            print(json.dumps(asdict(found)), flush=True)
+            wrong += found.wrong
+            if arguments.out:
+                every = read(arguments.out) | {program: found}
+                rows = [asdict(every[name]) for name in PROGRAMS if name in every]
+                arguments.out.write_text(json.dumps({"programs": rows}, indent=2) + "\n")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

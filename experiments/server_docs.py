@@ -62,9 +62,10 @@ def kills_part(path: Path) -> str:
     """The table of kills with its conditions."""
     if not path.is_file():
         return "Not measured yet."
-    kills = json.loads(path.read_text())
-    words = f"Measured with a load average of {kills['load_average']:.0f} on two cores."
-    return f"{kills_table([Outcome(**row) for row in kills['programs']])}\n\n{words}"
+    rows = [Outcome(**row) for row in json.loads(path.read_text())["programs"]]
+    loads = [row.load_average for row in rows]
+    words = f"Measured with load averages of {min(loads):.0f} to {max(loads):.0f} on two cores."
+    return f"{kills_table(rows)}\n\n{words}"
 
 
 def _fill(path: Path, mark: str, content: str) -> None:

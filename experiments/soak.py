@@ -7,9 +7,9 @@
 Starts `fastgaze serve` with its default settings and measures good clients in turns: alone, beside the hostile ones,
 alone, beside them, alone. So what else the machine does falls on both alike. Hostile clients read slowly, write slowly,
 send one-byte chunks, JPEGs of thousands of scans, pictures larger than memory, animations of thousands of frames,
-damaged files, forms of many parts, huge heads, silent connections and the largest pictures that are allowed, some of
-them after a good picture over the same connection; meanwhile workers are killed with SIGKILL. /livez and the memory of
-all of the server's processes are watched from outside.
+damaged files, forms of many parts, huge heads, thousands of trailers, silent connections and the largest pictures that
+are allowed, some of them after a good picture over the same connection, and ask for pages without end; meanwhile
+workers are killed with SIGKILL. /livez and the memory of all of the server's processes are watched from outside.
 
 Hostile clients run at a lower priority than the server, good ones and the watch at the same: they share its cores here,
 as they would not on a network. Exit code 1 when a promise is broken.

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.fuzz import CORPUS, TARGETS, fuzz, try_one
+from experiments.fuzz import CORPUS, fuzz, try_one
+from experiments.fuzz_targets import TARGETS
 
 
 @pytest.mark.parametrize("name", TARGETS)

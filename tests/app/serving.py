@@ -3,12 +3,15 @@
 import contextlib
 import io
 import json
+import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import onnx
 from PIL import Image
@@ -102,6 +105,37 @@ def serving(models: list[Path], limits: Limits | None = None, **settings: Any) -
     """The address of a server in a thread of this process; ``settings`` as for ``serving_app``."""
     with serving_app(models, limits, **settings) as (url, _):
         yield url
+
+
+def raw(url: str, receive_buffer: int = 0) -> socket.socket:
+    """A connection to the server, with a small buffer for what it reads if that is asked for."""
+    connection = socket.socket()
+    if receive_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(20)
+    connection.connect(("127.0.0.1", int(url.rsplit(":", 1)[1])))
+    return connection
+
+
+def head(length: int | str, path: str = "/v1/gaze", more: str = "") -> bytes:
+    """The head of a request that sends a picture; ``length``: of its body, or the header that says how it is framed."""
+    framing = f"Content-Length: {length}" if isinstance(length, int) else length
+    return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{framing}\r\n{more}\r\n".encode()
+
+
+def metric(url: str, name: str) -> float:
+    """A number of ``GET /metrics``."""
+    found = re.search(rf"^{re.escape(name)} (\S+)$", httpx.get(f"{url}/metrics", timeout=20).text, re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
+def wait_for(condition: object, seconds: float = 15) -> None:
+    """Wait until ``condition()`` holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def until(page: "playwright.Page", condition: str) -> None:

@@ -289,6 +289,18 @@ def test_page_files_are_served_and_revalidated(client: httpx.Client) -> None:
         assert (again.status_code, again.content) == (304, b"")
 
 
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/", "/page/gaze/map.js"])
+def test_text_is_sent_packed_to_who_can_unpack_it(client: httpx.Client, path: str) -> None:
+    plain = client.get(path, headers={"accept-encoding": "identity"})
+    packed = client.get(path, headers={"accept-encoding": "br, gzip"})
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.content == plain.content
+    assert int(packed.headers["content-length"]) < 0.6 * len(plain.content)
+    assert packed.headers["etag"] != plain.headers["etag"]
+    assert "accept-encoding" in packed.headers["vary"]
+
+
 @pytest.mark.parametrize("path", ["/page/..%2fserver%2fapi.py", "/page/%2e%2e/x", "/examples/secret.txt", "/page/"])
 def test_no_name_in_a_url_reaches_the_disk(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 404

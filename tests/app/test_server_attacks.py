@@ -1,16 +1,8 @@
 """What hostile clients do to the transport and to the workers, and what the others notice of it."""
 
-import asyncio
 import contextlib
 import io
-import os
-import re
-import resource
-import signal
-import socket
 import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -21,10 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastgaze.app.server import wire, workers
 from fastgaze.app.server.api import Outermost
 from fastgaze.app.server.limits import Limits
-from tests.app.serving import encoded, make_models, picture, serving, serving_app, write_model
+from tests.app.serving import encoded, head, make_models, metric, picture, raw, serving, serving_app, wait_for
 
 SMALL = encoded(picture(64, 48))
 
@@ -43,33 +34,6 @@ def served(models: list[Path]) -> Iterator[tuple[str, Outermost]]:
 @pytest.fixture(scope="module")
 def url(served: tuple[str, Outermost]) -> str:
     return served[0]
-
-
-def raw(url: str, receive_buffer: int = 0) -> socket.socket:
-    connection = socket.socket()
-    if receive_buffer:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.settimeout(20)
-    connection.connect(("127.0.0.1", int(url.rsplit(":", 1)[1])))
-    return connection
-
-
-def head(length: int | str, path: str = "/v1/gaze", more: str = "") -> bytes:
-    framing = f"Content-Length: {length}" if isinstance(length, int) else length
-    return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{framing}\r\n{more}\r\n".encode()
-
-
-def metric(url: str, name: str) -> float:
-    found = re.search(rf"^{re.escape(name)} (\S+)$", httpx.get(f"{url}/metrics", timeout=20).text, re.MULTILINE)
-    assert found is not None, name
-    return float(found[1])
-
-
-def wait_for(condition: object, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def slowest_livez(url: str, n: int) -> float:
@@ -191,6 +155,8 @@ def test_a_second_request_before_the_first_answer_is_not_looked_at(url: str) -> 
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\ncontent-length: 0\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+        "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5, 5\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: +5\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding : chunked\r\n\r\n",
         "POST /v1/gaze HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: xchunked\r\n\r\n",
@@ -293,136 +259,3 @@ def test_a_bomb_that_no_header_tells_of_is_killed_by_its_time(models: list[Path]
 
 
 # -- processes that die -----------------------------------------------------------------------------------------------
-
-
-def test_a_killed_worker_costs_nobody_else_anything(served: tuple[str, Outermost]) -> None:
-    url, app = served
-    for _ in range(5):
-        for worker in list(app.pool.light.workers):
-            os.kill(worker.pid, signal.SIGKILL)
-        assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=20).status_code == 200
-    wait_for(lambda: len(app.pool.light.workers) == 2)
-    assert app.pool.events["died"] > 0
-
-
-def test_the_process_that_workers_come_from_is_started_again(served: tuple[str, Outermost]) -> None:
-    url, app = served
-    nursery = app.pool._nursery._process
-    assert nursery is not None
-    nursery.kill()
-    for worker in list(app.pool.light.workers):
-        os.kill(worker.pid, signal.SIGKILL)
-    assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=30).status_code == 200
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if int(status.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(status.parent.name))
-    return found
-
-
-def running(tmp_path: Path, *arguments: str, descriptors: int | None = None) -> subprocess.Popen[str]:
-    """``fastgaze serve`` in a process of its own."""
-    model = write_model(tmp_path / "bright.onnx", "bright")
-    command = [sys.executable, "-m", "fastgaze", "serve", "--model", str(model), "--port", "0", *arguments]
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-
-    return subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        preexec_fn=limit if descriptors else None,
-    )
-
-
-def address_of(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    found = re.search(r"at (http://\S+) \(Ctrl", line)
-    assert found is not None, line
-    return found[1]
-
-
-def test_no_process_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
-    with running(tmp_path) as process:
-        try:
-            url = address_of(process)
-            wait_for(lambda: httpx.get(f"{url}/readyz").status_code == 200)
-            nursery = children(process.pid)
-            workers = [pid for parent in nursery for pid in children(parent)]
-            assert len(nursery) == 1
-            assert len(workers) >= 2
-        finally:
-            process.kill()
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in nursery + workers))
-
-
-def test_after_sigterm_it_ends_in_the_stated_time_whatever_clients_do(tmp_path: Path) -> None:
-    with running(tmp_path, "--drain", "1", "--quiet") as process, contextlib.ExitStack() as stack:
-        try:
-            url = address_of(process)
-            stack.enter_context(raw(url)).sendall(head(1000) + b"abc")
-            reader = stack.enter_context(raw(url, 4096))
-            reader.sendall(head(len(SMALL), "/v1/gaze?format=npy&size=2000x2000") + SMALL)
-            stack.enter_context(raw(url))
-            wait_for(lambda: metric(url, "fastgaze_requests_in_flight") == 1)
-            start = time.monotonic()
-            process.send_signal(signal.SIGTERM)
-            process.wait(10)
-            assert time.monotonic() - start < 5
-            assert process.stderr is not None
-            assert "Traceback" not in process.stderr.read()
-        finally:
-            process.kill()
-
-
-def test_running_out_of_descriptors_shuts_nobody_out_and_fills_no_log(tmp_path: Path) -> None:
-    with running(tmp_path, "--quiet", descriptors=120) as process, contextlib.ExitStack() as stack:
-        try:
-            url = address_of(process)
-            for _ in range(150):
-                stack.enter_context(raw(url))
-            for _ in range(5):
-                assert httpx.get(f"{url}/livez", timeout=20).status_code == 200
-            assert httpx.post(f"{url}/v1/gaze", content=SMALL, timeout=20).status_code == 200
-            process.send_signal(signal.SIGTERM)
-            assert process.stderr is not None
-            assert len(process.stderr.read()) < 10_000
-        finally:
-            process.kill()
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"{}",
-        b"[]",
-        b"3",
-        b'{"kind": 3}',
-        b'{"kind": "answer", "size": "9"}',
-        b'{"kind": "a", "b": 1}',
-        b"[" * 100_000,
-        b'{"kind": "needs", "cost": NaN}',
-        b'{"kind": "error", "status": true}',
-    ],
-)
-def test_a_worker_that_an_attacker_has_taken_over_cannot_confuse_the_server(message: bytes) -> None:
-    with pytest.raises(ValueError, match="no Outcome"):
-        wire.unpack(wire.Outcome, message)
-
-
-@pytest.mark.parametrize("header", [wire.HEADER.pack(13, 1 << 40), wire.HEADER.pack(1 << 31, 0)])
-def test_a_worker_cannot_make_the_server_hold_endless_bytes(header: bytes) -> None:
-    async def received() -> None:
-        reader = asyncio.StreamReader()
-        reader.feed_data(header + b'{"kind": "a"}' + bytes(1000))
-        await workers.receive(reader)
-
-    with pytest.raises(OSError, match="not a message"):
-        asyncio.run(asyncio.wait_for(received(), 5))

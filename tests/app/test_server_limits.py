@@ -20,7 +20,7 @@ import pytest
 from fastgaze.app.server import connection, run
 from fastgaze.app.server.limits import Limits
 from fastgaze.core.errors import ArgumentError
-from tests.app.serving import encoded, make_models, picture, serving, serving_app, write_model
+from tests.app.serving import encoded, head, make_models, picture, raw, serving, serving_app, write_model
 from tests.app.test_cli_pictures import run as run_command
 
 SMALL = encoded(picture(64, 48))
@@ -64,16 +64,6 @@ def wait_for_metric(url: str, name: str, value: float) -> None:
     while f"\n{name} {value}\n" not in httpx.get(f"{url}/metrics").text:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def head(length: int, more: str = "", path: str = "/v1/gaze") -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n{more}\r\n".encode()
-
-
-def raw(url: str) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=10)
-    connection.settimeout(10)
-    return connection
 
 
 def test_too_many_bytes_are_refused_before_they_are_sent(models: list[Path]) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from fastgaze.core.files import remove_leftovers, replacing, write_whole
@@ -40,3 +42,16 @@ def test_what_a_killed_process_left_is_removed_and_what_others_write_stays(tmp_p
         "kept.npy",
         "own.npy",
     ]
+
+
+def test_the_next_program_that_writes_into_a_folder_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    code = "import os, pathlib, signal, sys\nfrom fastgaze.core.files import replacing, write_whole\n"
+    write = "write_whole(pathlib.Path(sys.argv[1], 'a.png'), b'whole')"
+    killed = "with replacing(pathlib.Path(sys.argv[1], 'a.png')) as part:\n part.write_bytes(b'half')\n"
+    killed += " os.kill(os.getpid(), signal.SIGKILL)"
+    assert subprocess.run([sys.executable, "-c", code + killed, tmp_path]).returncode == -signal.SIGKILL
+    assert [path.name.startswith(".a.") for path in tmp_path.iterdir()] == [True]
+    with replacing(tmp_path / "mine.png") as mine:
+        mine.write_bytes(b"of a process that still runs")
+        subprocess.run([sys.executable, "-c", code + write, tmp_path], check=True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "a.png"]

@@ -3,7 +3,8 @@
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,13 +22,15 @@ def cache_dir() -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one.
 
-    Devices and named pipes are written to as they are, and a link keeps leading where it did.
+    What a kill leaves besides is removed by the next process that writes into the folder. Devices and named pipes are
+    written to as they are, and a link keeps leading where it did.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():
         yield path
         return
     target.parent.mkdir(parents=True, exist_ok=True)
+    _tidy_once(target.parent)
     part = target.with_name(f".{path.stem}.{platform.node()}.{os.getpid()}.part{path.suffix}")
     try:
         yield part
@@ -36,6 +39,12 @@ def replacing(path: Path) -> Iterator[Path]:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=1024)  # once for each folder and process: folders can be large
+def _tidy_once(folder: Path) -> None:
+    with suppress(OSError):  # a folder that may be written to but not listed
+        remove_leftovers(folder)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -14,7 +14,8 @@ MOST_SCANS = 100
 """Of a progressive JPEG; encoders make about ten. Every scan passes over the whole picture, however short it is."""
 
 MOST_CHUNKS = 20_000
-"""Of a PNG's pixels; encoders put 8 kB or more into each. Pillow takes microseconds for one, also when it is empty."""
+"""Of a PNG's pixels, or strips of a TIFF; encoders put 8 kB or more into each. Pillow takes microseconds for one, also
+when it is empty."""
 
 _OVERHEAD = 8 << 20
 """What every decoder takes besides the pixels, including the picture at its working size."""
@@ -109,9 +110,11 @@ def count_scans(content: bytes | bytearray) -> int:
     return scans
 
 
-def check_parts(content: bytes | bytearray, format: str | None, label: str) -> None:
-    """ImageTooLargeError for a JPEG with more scans, or a PNG with more chunks of pixels, than an encoder makes."""
-    if format == "PNG" and content.count(b"IDAT") > MOST_CHUNKS:
+def check_parts(content: bytes | bytearray, image: Image.Image, label: str) -> None:
+    """ImageTooLargeError for a file of more scans, chunks or strips than an encoder makes."""
+    if image.format == "PNG" and content.count(b"IDAT") > MOST_CHUNKS:
         raise ImageTooLargeError(f"{label}: a PNG of more than {MOST_CHUNKS} chunks is not decoded; save it again")
-    if format in ("JPEG", "MPO") and count_scans(content) > MOST_SCANS:
+    if image.format in ("JPEG", "MPO") and count_scans(content) > MOST_SCANS:
         raise ImageTooLargeError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it again")
+    if len(getattr(image, "tile", ())) > MOST_CHUNKS:
+        raise ImageTooLargeError(f"{label}: a TIFF of more than {MOST_CHUNKS} strips is not decoded; save it again")

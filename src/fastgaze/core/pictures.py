@@ -252,7 +252,7 @@ def _reading(path: Path) -> Iterator[None]:
 def _open(source: Path | Content, content: Content, label: str) -> Picture:
     with _refusing(label):
         image = _identify(io.BytesIO(content))
-    check_parts(bytes(content), image.format, label)
+    check_parts(bytes(content), image, label)
     return _picture(source, image, label)
 
 

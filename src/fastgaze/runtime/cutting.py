@@ -29,6 +29,8 @@ from fastgaze.runtime.crop import Box
 
 FORMATS = {"jpeg": ".jpg", "png": ".png", "webp": ".webp", "avif": ".avif", "gif": ".gif", "tiff": ".tif"}
 """Formats that can be asked for, with the suffix of each."""
+MOST_FRAMES = 2000
+"""Of an animation that is cut: every frame is decoded and encoded, however small it is."""
 DEFAULT_QUALITY = 90
 """Of a lossy file whose source does not tell its own quality."""
 
@@ -173,6 +175,8 @@ class Cutter:
         stored, turns = image.size, _TURNS.get(self._picture.orientation, _UPRIGHT)
         if is_animated(image):
             count = getattr(image, "n_frames", 1)
+            if count > MOST_FRAMES:
+                raise ImageTooLargeError(f"{self._picture.label}: {count} frames are more than {MOST_FRAMES}")
             if count * stored[0] * stored[1] > MAX_PIXELS:
                 raise ImageTooLargeError(
                     f"{self._picture.label}: {count} frames of {format_size((stored[1], stored[0]))} pixels are "

@@ -14,13 +14,15 @@ _EXIF_IFD, _MAKER_NOTE = 0x8769, 0x927C
 _PIXELS_ACROSS, _PIXELS_DOWN = 0xA002, 0xA003
 _ARTIST, _COPYRIGHT = 0x013B, 0x8298
 _LONGEST_SEGMENT = 65_500
+# Those of printers have up to 3 MB. Pillow copies the rest of a profile for every 64 kB that it writes.
+_LONGEST_PROFILE = 8 << 20
 _PNG_XMP = "XML:com.adobe.xmp"
 
 
 def profile(source: Image.Image, window: Image.Image) -> bytes | None:
     """The colour profile, if the window still has the kind of colours that it describes."""
     profile: bytes | None = source.info.get("icc_profile")
-    if profile is None or (source.mode == "CMYK") != (window.mode == "CMYK"):
+    if profile is None or len(profile) > _LONGEST_PROFILE or (source.mode == "CMYK") != (window.mode == "CMYK"):
         return None
     grey = profile[16:20] == b"GRAY"
     return profile if grey == (window.mode in ("L", "LA", "1", "I;16")) else None
@@ -34,7 +36,7 @@ def exif(source: Image.Image, window: Image.Image) -> bytes | None:
             return None
         for tag in _STRUCTURE & set(exif):
             del exif[tag]
-        details = exif.get_ifd(_EXIF_IFD)
+        details = exif.get_ifd(_EXIF_IFD) if _EXIF_IFD in exif else {}  # asking would make one, which libtiff refuses
         for tag, length in ((_PIXELS_ACROSS, window.width), (_PIXELS_DOWN, window.height)):
             if tag in details:
                 details[tag] = length

@@ -23,8 +23,8 @@ from fastgaze.app.server.access import Access, client_of
 from fastgaze.app.server.answers import PacedResponse, json_response
 from fastgaze.app.server.body import Body
 from fastgaze.app.server.budget import Budget
-from fastgaze.app.server.connection import GuardedProtocol
-from fastgaze.app.server.limits import ApiError, Limits
+from fastgaze.app.server.connection import GuardedProtocol, Live
+from fastgaze.app.server.limits import ApiError, Limits, bad_option
 from fastgaze.app.server.metrics import Metrics
 from fastgaze.app.server.openapi import document
 from fastgaze.app.server.options import parse_request
@@ -57,8 +57,10 @@ _PATHS = {"/", "/docs", "/examples", "/livez", "/metrics", "/openapi.json", "/re
 _PATHS |= {"/v1/compare", "/v1/crop", "/v1/gaze", "/v1/models"}
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _SIGNING = ("expires", "signature")
+_MOST_PARAMETERS = 128
+"""In a query: twice as many as there can be regions."""
 _BUSY_SECONDS = 0.4
-"""Before 503 is said: who asks again at once, whatever Retry-After says, cannot keep the server busy with that."""
+"""Before 503 is said, and for every bad picture after the first: who asks again at once cannot keep the server busy."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Server:
         self._examples = site.example_files(settings.examples, limits)
         self._models = json.dumps(describe_models(cards, limits)).encode()
         described = document(self.names, limits)
-        self._openapi = json.dumps(described).encode()
+        self._openapi = site.File(json.dumps(described).encode(), "application/json")
         self._docs = site.File(docs.page(described).encode(), "text/html; charset=utf-8")
 
     def app(self) -> Starlette:
@@ -174,9 +176,9 @@ class Server:
         """Counts for Prometheus."""
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def openapi(self, _: Request) -> Response:
+    async def openapi(self, request: Request) -> Response:
         """The API as an OpenAPI document."""
-        return Response(self._openapi, media_type="application/json")
+        return self._openapi.response(request, self._limits)
 
     async def models(self, _: Request) -> Response:
         """The models and the limits."""
@@ -201,7 +203,8 @@ class Server:
             held.callback(sent.release)
             held.callback(room.release)
             task, content = await self._receive(request, verb, Body(request, self._limits, sent))
-            caller = Caller(client_of(request.client.host if request.client else ""), connection.known)
+            address = client_of(request.client.host if request.client else "")
+            caller = Caller(address, connection.known, behind=connection.refused)
             held.enter_context(self.pool.place(caller))
             deadline = monotonic() + self._limits.seconds
             wanted = lambda: not connection.transport.is_closing()  # noqa: E731
@@ -234,9 +237,10 @@ class Server:
         return Task(verb, options, query, body.content_type if body.is_form else "", signed), content
 
 
-async def _on_api_error(_: Request, error: Exception) -> Response:
+async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    if error.status == 503:  # everything that the request held is given back by now
+    # Everything that the request held is given back by now.
+    if error.status == 503 or (request.method == "POST" and request.state.connection.refused):
         await asyncio.sleep(_BUSY_SECONDS)
     return json_response(error.to_json(), error.status, error.headers)
 
@@ -265,6 +269,13 @@ class Outermost:
         self._metrics = server.metrics
         self._access = access
 
+    def live(self) -> Live:
+        """What ``GET /livez`` answers before a request takes its turn."""
+        headers = {"content-type": "application/json", "content-length": str(len(_LIVE)), "cache-control": "no-store"}
+        headers |= HEADERS | self._access.cors_headers({})
+        lines = ["HTTP/1.1 200 OK", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        return Live("\r\n".join(lines).encode() + _LIVE, lambda: self._metrics.count("GET", "/livez", 200, 0.0))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         if scope["type"] != "http":
@@ -277,7 +288,11 @@ class Outermost:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(extra)
+                added = MutableHeaders(scope=message)
+                varies = [value for value in (added.get("vary"), extra.get("vary")) if value]
+                added.update(extra)
+                if varies:
+                    added["vary"] = ", ".join(varies)
             await send(message)
 
         try:
@@ -306,6 +321,8 @@ class Outermost:
                 if method == "OPTIONS" and self._access.origins:
                     return Response(status_code=204)
                 self._access.check_rate(scope["client"][0] if scope["client"] else "")
+                if scope["query_string"].count(b"&") >= _MOST_PARAMETERS:
+                    raise bad_option(f"more than {_MOST_PARAMETERS} options are given")
                 self._access.check_secret(method, path, scope["query_string"].decode("latin-1"), headers)
         except ApiError as error:
             # A body is on its way that nobody is going to read.

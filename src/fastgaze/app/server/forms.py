@@ -51,6 +51,7 @@ def parse_form(content: bytes, content_type: str) -> Form:
 
 def _split(content: bytes, boundary: bytes) -> list[_Part]:
     parts: list[_Part] = []
+    ended = False
 
     def begin() -> None:
         parts.append(_Part())
@@ -72,6 +73,10 @@ def _split(content: bytes, boundary: bytes) -> list[_Part]:
     def data(_: bytes, start: int, end: int) -> None:
         parts[-1].span = (start, end)  # all at once, as everything is written at once
 
+    def end() -> None:
+        nonlocal ended
+        ended = True
+
     parser = MultipartParser(
         boundary,
         {
@@ -80,10 +85,13 @@ def _split(content: bytes, boundary: bytes) -> list[_Part]:
             "on_header_value": header_value,
             "on_header_end": header_end,
             "on_part_data": data,
+            "on_end": end,
         },
     )
     parser.write(content)
     parser.finalize()
+    if not ended:
+        raise _bad_form("its last boundary is missing, and with it perhaps a part of a picture")
     return parts
 
 

@@ -5,6 +5,7 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from time import monotonic
 
 from fastgaze.app.server.turns import Caller, Ledger, Rank, Turns
 from fastgaze.app.server.workers import ServerWorker
@@ -43,9 +44,9 @@ class Lane:
         """Tasks without a worker."""
         return self._turns.waiting(*Rank)
 
-    def full(self, caller: Caller) -> bool:
-        """Whether so many wait already that a task of this caller had better come again later."""
-        return self._turns.full(caller.rank)
+    def full(self, caller: Caller, turn: float) -> bool:
+        """Whether so many wait before this turn that a task of this caller had better come again later."""
+        return self._turns.full(caller.rank, turn)
 
     @property
     def complete(self) -> bool:
@@ -73,12 +74,14 @@ class Lane:
                 self._give_back(future.result(), caller, 0.0)
             raise
         self.tasks += 1
+        began = monotonic()
         try:
             yield found
         finally:
             self._ledger.charge(caller.address, found.used)
             self.cpu_seconds[caller.rank.value] += found.used
-            self._give_back(found, caller, found.used)
+            # Others could not have it meanwhile, whether it computed or waited for a core.
+            self._give_back(found, caller, monotonic() - began)
 
     def end(self) -> None:
         """End them all."""

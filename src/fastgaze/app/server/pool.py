@@ -117,7 +117,10 @@ class Pool:
         if outcome.kind == "needs":
             if outcome.size > SMALL_ANSWER:
                 await room.wait(outcome.size, request.deadline)
-            outcome, answer = await self._try(*self._granted(request, turn, outcome))
+            granted = self._granted(request, turn, outcome)
+            outcome, answer = await self._try(*granted)
+            if outcome.kind == "needs" and granted[0] is self.light:  # more memory than its header told
+                outcome, answer = await self._try(self.heavy, *granted[1:])
         if outcome.kind == "gone":
             return None
         if outcome.kind == "error":
@@ -141,20 +144,20 @@ class Pool:
 
         One that had the task for longer than light workers have was ended by its timer, and a heavy one tries.
         """
-        self._check_waiting(lane, request)
+        self._check_waiting(lane, request, turn)
         try:
             return await self._call(lane, request, turn)
         except WorkerDiedError as error:
             if lane is self.heavy:
                 raise
             again = self.heavy if error.seconds > LIGHT_SHARE * self._limits.seconds else self.light
-            self._check_waiting(again, request)
+            self._check_waiting(again, request, turn)
             return await self._call(again, request, turn)
 
-    def _check_waiting(self, lane: Lane, request: Request) -> None:
+    def _check_waiting(self, lane: Lane, request: Request, turn: float) -> None:
         if lane is self.heavy and lane.waiting >= (_HEAVY_WAITING if request.caller.known else _HEAVY_STRANGERS):
             raise _busy("too many large pictures wait")
-        if lane is self.light and (request.caller.long or not request.task.granted) and lane.full(request.caller):
+        if lane is self.light and (request.caller.long or not request.task.granted) and lane.full(request.caller, turn):
             raise _busy("too many pictures that take long, or of new clients, wait")
 
     async def _call(self, lane: Lane, request: Request, turn: float) -> tuple[wire.Outcome, bytearray]:

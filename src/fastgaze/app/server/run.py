@@ -11,13 +11,16 @@ from time import monotonic
 from typing import TextIO
 
 import uvicorn
-from starlette.types import ASGIApp
 
+from fastgaze.app.server.api import Outermost
 from fastgaze.app.server.connection import protocol_for
 from fastgaze.app.server.limits import Limits
 from fastgaze.core.errors import ArgumentError
 
 _BACKLOG = 256
+"""Connections that wait to be accepted."""
+_AT_ONCE = 64
+"""Connections that asyncio accepts in one turn of its loop, while everybody else waits."""
 _OWN_DESCRIPTORS = 64
 """Of the server itself: workers, log, standard library."""
 _SAME_LINE_SECONDS = 5.0
@@ -46,13 +49,21 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if listening.family == socket.AF_INET6 else f"http://{host}:{port}"
 
 
-def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """For uvicorn and asyncio, how many wait and how many are accepted at once is one number."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_BACKLOG)
+
+
+def make_server(app: Outermost, limits: Limits) -> uvicorn.Server:
     """uvicorn with limits; ``server.run(sockets=[...])`` serves until SIGTERM or SIGINT and ends what is in flight."""
-    limits, backlog = _fitting_descriptors(limits)
-    return uvicorn.Server(
+    limits, at_once = _fitting_descriptors(limits)
+    return _Server(
         uvicorn.Config(
             app,
-            http=protocol_for(limits),
+            http=protocol_for(limits, app.live()),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -60,7 +71,7 @@ def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            backlog=backlog,
+            backlog=at_once,
             timeout_keep_alive=10,
             # The connections end by themselves (GuardedProtocol.shutdown); this is for what then hangs.
             timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + 2,
@@ -69,21 +80,21 @@ def make_server(app: ASGIApp, limits: Limits) -> uvicorn.Server:
 
 
 def _fitting_descriptors(limits: Limits) -> tuple[Limits, int]:
-    """Limits and backlog for which the process has file descriptors: asyncio accepts a whole backlog at once."""
-    wanted = limits.connections + _BACKLOG + _OWN_DESCRIPTORS
+    """Limits, and connections to accept at once, for which the process has file descriptors."""
+    wanted = limits.connections + _AT_ONCE + _OWN_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return limits, _BACKLOG
-    backlog = max(min(_BACKLOG, (soft - _OWN_DESCRIPTORS) // 2), 1)
-    connections = soft - _OWN_DESCRIPTORS - backlog
+        return limits, _AT_ONCE
+    at_once = max(min(_AT_ONCE, (soft - _OWN_DESCRIPTORS) // 2), 1)
+    connections = soft - _OWN_DESCRIPTORS - at_once
     if connections < 1:
         raise ArgumentError(
             f"this process may open {soft} files at once; serving needs {_OWN_DESCRIPTORS + 16} or more"
         )
-    return replace(limits, connections=connections), backlog
+    return replace(limits, connections=connections), at_once
 
 
 class OncePerWhile(logging.Filter):

@@ -1,5 +1,6 @@
 """The page's files and the example pictures, read once at the start: no request ever names a path."""
 
+import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,27 +24,40 @@ _TYPES = {
     ".png": "image/png",
     ".webp": "image/webp",
 }
+_PHOTOS = ("image/jpeg", "image/png", "image/webp")
 _MOST_EXAMPLES = 12
 
 
 @dataclass(frozen=True)
 class File:
-    """One file as it is sent."""
+    """One file as it is sent: as it is, or packed once for all who can unpack it."""
 
     content: bytes
     media_type: str
 
+    def __post_init__(self) -> None:
+        """Pack it now: no request waits for that."""
+        assert self.packed is not None
+
     @cached_property
-    def etag(self) -> str:
+    def key(self) -> str:
         """Changes with the content."""
-        return f'"{hashlib.sha256(self.content).hexdigest()[:16]}"'
+        return hashlib.sha256(self.content).hexdigest()[:16]
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The content in gzip; nothing for photographs, which would not be shorter."""
+        return gzip.compress(self.content, 9, mtime=0) if self.media_type not in _PHOTOS else b""
 
     def response(self, request: Request, limits: Limits) -> Response:
         """The file, or 304 when the client has it."""
-        headers = {"etag": self.etag, "cache-control": "no-cache"}
-        if self.etag in request.headers.get("if-none-match", ""):
+        pack = bool(self.packed) and "gzip" in request.headers.get("accept-encoding", "")
+        headers = {"etag": f'"{self.key}{"-gzip" * pack}"', "cache-control": "no-cache", "vary": "accept-encoding"}
+        if headers["etag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return PacedResponse(self.content, self.media_type, limits, headers)
+        if pack:
+            headers["content-encoding"] = "gzip"
+        return PacedResponse(self.packed if pack else self.content, self.media_type, limits, headers)
 
 
 Files = Mapping[str, File]

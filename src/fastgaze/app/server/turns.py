@@ -8,8 +8,9 @@
 - A picture that takes *long* to decode, as its header says, has a rank of its own below both, whoever sent it: a tenth
   of the workers' time while others wait, half of the workers while others are about, all of them otherwise.
 - Within a rank, a task's turn comes by its arrival, its size and the CPU time that its client's address has used
-  lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. All of this is
-  bounded, so that everybody's turn comes.
+  lately: small pictures overtake large ones, and who asked for little overtakes who asked for much. The first picture
+  of a client or of a request overtakes the others of a request and those of a client whose last one was bad. All of
+  this is bounded, so that everybody's turn comes.
 """
 
 import asyncio
@@ -74,6 +75,8 @@ class Caller:
     known: bool = False
     long: bool = False
     """Whether the picture takes long."""
+    behind: bool = False
+    """Whether others of the same rank go first: the last picture was bad, or this is not the first of its request."""
 
     @property
     def rank(self) -> Rank:
@@ -110,7 +113,8 @@ class Ledger:
         pixels = wanted[0] * wanted[1] if wanted else 0
         large = _SECONDS_PER_BYTE * size + _SECONDS_PER_PIXEL * pixels
         # Each has its own bound: behind a proxy all clients have one address, and sizes still decide.
-        return monotonic() + min(large, _MOST_DELAY) + min(self.used(caller.address), _MOST_DELAY)
+        delay = min(large, _MOST_DELAY) + min(self.used(caller.address), _MOST_DELAY)
+        return monotonic() + delay + caller.behind * _MOST_COST_DELAY
 
 
 class Turns(Generic[T]):
@@ -130,10 +134,12 @@ class Turns(Generic[T]):
         """Tasks of these ranks without a worker."""
         return sum(not future.done() for rank in ranks for _, _, future in self._queues[rank])
 
-    def full(self, rank: Rank) -> bool:
-        """Whether a task of that rank had better come again later."""
-        above, most = _ABOVE[rank], _MOST_WAITING.get(rank, math.inf)
-        return self._about(*above) and self.waiting(rank) >= most * self._workers
+    def full(self, rank: Rank, turn: float = math.inf) -> bool:
+        """Whether so many of that rank wait before ``turn`` that a task had better come again later."""
+        most = _MOST_WAITING.get(rank, math.inf) * self._workers
+        if not self._about(*_ABOVE[rank]) or len(self._queues[rank]) < most:
+            return False
+        return sum(due <= turn and not future.done() for due, _, future in self._queues[rank]) >= most
 
     def add(self, turn: float, rank: Rank) -> "asyncio.Future[T]":
         """A task that waits from now on, for the result of this future."""
@@ -175,7 +181,7 @@ class Turns(Generic[T]):
         return None
 
     def ended(self, rank: Rank, seconds: float, verdict: Verdict) -> None:
-        """A task of that rank has given its worker back after so much CPU time."""
+        """A task of that rank has given its worker back, which it had for so long."""
         self._held[rank] -= 1
         if verdict is Verdict.GOOD:
             self._about_until[rank] = monotonic() + _ABOUT_SECONDS
