@@ -5,15 +5,19 @@
 MobileNetV2 with ImageNet weights learns what kind of screen a picture shows (UEyes: desktop, mobile, web, poster;
 pictures are squashed to a square, so that their shape does not tell). The same fine-tuned network is then pruned by
 every method to the same shares of its FLOPs, in as many rounds, with as many training steps, and tuned for as long.
+Every method runs with free widths and with widths on multiples of 16, which engines like ("fisher-16"). The rounded
+networks are timed in turn with the unpruned one.
 A run that was stopped continues with the rows that are missing.
 """
 
 import argparse
 import copy
 import io
+import itertools
+import os
 import statistics
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -36,7 +40,7 @@ SIDE = 64  # pixels of the square pictures
 BATCH = 16
 ROUNDS = 5
 SIGNALS = 4  # batches from which signals are estimated in each round
-METHODS = ("fisher", "taylor", "magnitude")
+METHODS = ("fisher", "taylor", "magnitude", "fisher-16", "taylor-16", "magnitude-16")
 SHARES = (0.5, 0.25)
 # expansion, channels, blocks, stride of each stage
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -149,8 +153,8 @@ def tune(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], steps: int, r
         schedule.step()
 
 
-def milliseconds(net: nn.Module) -> float:
-    """CPU milliseconds of one picture in onnxruntime on one thread, the least of sixty."""
+def session(net: nn.Module) -> Callable[[], None]:
+    """A function that runs one picture through ``net`` in onnxruntime on one thread."""
     import onnxruntime
 
     file = io.BytesIO()
@@ -160,18 +164,29 @@ def milliseconds(net: nn.Module) -> float:
         torch.onnx.export(net.eval(), (example,), file, dynamo=False, input_names=["x"])  # type: ignore[arg-type]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
-    feed, times = {"x": example.numpy()}, []
+    engine = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+    feed = {"x": example.numpy()}
+    return lambda: engine.run(None, feed)
+
+
+def milliseconds(*nets: nn.Module) -> list[float]:
+    """CPU milliseconds of one picture for each network, the least of sixty, in turn."""
+    runs, times = [session(net) for net in nets], list[list[float]]()
     for _ in range(63):
-        start = process_time()
-        session.run(None, feed)
-        times.append(process_time() - start)
-    return 1000 * min(times[3:])
+        row = []
+        for run in runs:
+            start = process_time()
+            run()
+            row.append(process_time() - start)
+        times.append(row)
+    return [1000 * min(column) for column in zip(*times[3:], strict=True)]
 
 
-def prune_ours(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: float, steps: int) -> None:
+def prune_ours(
+    net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: float, steps: int, multiple: int
+) -> None:
     """Fisher signals and beta*, in ROUNDS rounds of equal ratio with ``steps`` training steps each."""
-    pruner = Pruner(ChannelGraph.trace(net, torch.zeros(1, 3, SIDE, SIDE)), keep="head")
+    pruner = Pruner(ChannelGraph.trace(net, torch.zeros(1, 3, SIDE, SIDE)), keep="head", round_to=multiple)
     for number in range(1, ROUNDS + 1):
         for _ in range(SIGNALS):
             x, y = next(batches)
@@ -183,7 +198,7 @@ def prune_ours(net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: 
 
 
 def prune_theirs(
-    net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: float, steps: int, method: str
+    net: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], share: float, steps: int, method: str, multiple: int
 ) -> None:
     """torch-pruning, globally, in small steps until each round's share of our count of FLOPs is reached."""
     import torch_pruning as tp  # type: ignore[import-untyped]
@@ -195,7 +210,7 @@ def prune_theirs(
     )
     pruner = tp.pruner.BasePruner(
         net, example, importance=importance, global_pruning=True, pruning_ratio=0.97, max_pruning_ratio=0.97,
-        iterative_steps=100, ignored_layers=[net.head],
+        iterative_steps=100, ignored_layers=[net.head], round_to=multiple,
     )  # fmt: skip
     for number in range(1, ROUNDS + 1):
         net.eval()
@@ -243,44 +258,68 @@ def row(options: argparse.Namespace, data: Screens, seed: int, method: str, shar
     """One network: pruned, tuned, measured."""
     net = copy.deepcopy(unpruned(options, data, seed))
     start, batches = flops(net), data.batches(1000 + seed)
-    if method == "fisher":
-        prune_ours(net, batches, share, options.between)
-    elif method != "unpruned":
-        prune_theirs(net, batches, share, options.between, method)
+    kind, _, multiple = method.partition("-")
+    if kind == "fisher":
+        prune_ours(net, batches, share, options.between, int(multiple or 1))
+    elif kind != "unpruned":
+        prune_theirs(net, batches, share, options.between, kind, int(multiple or 1))
     tune(net, batches, options.tune, 0.005)
     recalibrate(net, (next(batches) for _ in range(10)))
+    own, reference = milliseconds(net, MobileNetV2(4))
     return {
-        "seed": seed, "method": method, "share": share, "flops": flops(net) / start, "milliseconds": milliseconds(net),
+        "seed": seed, "method": method, "share": share, "flops": flops(net) / start, "milliseconds": own,
+        "milliseconds_unpruned": reference, "load": os.getloadavg()[0],
         "parameters": sum(p.numel() for p in net.parameters()), "validation": accuracy(net, data.validation),
         "test": accuracy(net, data.test),
     }  # fmt: skip
 
 
+def relative_time(row: Record, rows: list[Record]) -> float:
+    """Time beside that of the unpruned network, in turn where it was measured so, else that of the same seed."""
+    if "milliseconds_unpruned" in row:
+        return float(row["milliseconds"] / row["milliseconds_unpruned"])
+    start = next(r for r in rows if r["method"] == "unpruned" and r["seed"] == row["seed"])
+    return float(row["milliseconds"] / start["milliseconds"])
+
+
+def means(rows: list[Record]) -> dict[tuple[str, float], dict[str, float]]:
+    """Means over seeds for every method and share, and the spread of the accuracy."""
+    found = {}
+    for key in dict.fromkeys((r["method"], r["share"]) for r in sorted(rows, key=_place)):
+        same = [r for r in rows if (r["method"], r["share"]) == key]
+        mean = {name: statistics.mean(r[name] for r in same) for name in ("flops", "test")}
+        mean["time"] = statistics.mean(relative_time(r, rows) for r in same)
+        mean["spread"] = statistics.stdev(r["test"] for r in same) if len(same) > 1 else 0.0
+        found[key] = mean | {"seeds": len(same)}
+    return found
+
+
+def _place(row: Record) -> tuple[float, int]:
+    return -row["share"], ("unpruned", *METHODS).index(row["method"])
+
+
 def table(rows: list[Record]) -> str:
     """Means and spreads over seeds, as Markdown."""
-    lines = ["| method | FLOPs | ms | test accuracy |", "|---|---|---|---|"]
-    for method, share in dict.fromkeys((r["method"], r["share"]) for r in rows):
-        same = [r for r in rows if (r["method"], r["share"]) == (method, share)]
-        mean = {key: statistics.mean(r[key] for r in same) for key in ("flops", "milliseconds", "test")}
-        spread = statistics.stdev(r["test"] for r in same) if len(same) > 1 else 0.0
-        figures = (
-            f"{100 * mean['flops']:.0f} % | {mean['milliseconds']:.1f} | {100 * mean['test']:.1f} ± {100 * spread:.1f}"
-        )
+    lines = ["| method | FLOPs | time | test accuracy | seeds |", "|---|---|---|---|---|"]
+    for (method, _), mean in means(rows).items():
+        accuracies = f"{100 * mean['test']:.1f} ± {100 * mean['spread']:.1f}"
+        figures = f"{100 * mean['flops']:.0f} % | {100 * mean['time']:.0f} % | {accuracies} | {mean['seeds']:.0f}"
         lines.append(f"| {method} | {figures} |")
     return "\n".join(lines)
 
 
 def words(rows: list[Record]) -> str:
-    """What the rows say about time: which pruned networks are not faster than the unpruned one."""
-    mean = {
-        key: statistics.mean(r["milliseconds"] for r in rows if (r["method"], r["share"]) == key)
-        for key in dict.fromkeys((r["method"], r["share"]) for r in rows)
-    }
-    start = mean["unpruned", 1.0]
-    slower = [f"{method} at {share:.0%}" for (method, share), time in mean.items() if share < 1 and time >= start]
-    if not slower:
-        return "Every pruned network is faster than the unpruned one."
-    return f"Not faster than the unpruned network: {', '.join(slower)} of the FLOPs."
+    """What the rows say about time: which pruned networks are faster than the unpruned one, and which are not."""
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    for (method, share), mean in means(rows).items():
+        if share < 1:
+            sides[mean["time"] < 1].append(f"{method} at {share:.0%} ({mean['time']:.2f} of the time)")
+    told = [
+        f"{what} than the unpruned network: {', '.join(sides[side])}."
+        for side, what in ((True, "Faster"), (False, "Not faster"))
+        if sides[side]
+    ]
+    return " ".join(told)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -308,13 +347,12 @@ def main(arguments: list[str] | None = None) -> None:
     done = {(each["seed"], each["method"], each["share"]) for each in record["rows"]}
     turns = common.Turns(options.lock)
     wanted = [("unpruned", 1.0), *((method, share) for share in shares for method in METHODS)]
-    for seed in range(options.seeds):
-        for method, share in wanted:
-            if (seed, method, share) not in done:
-                turns.take()
-                record["rows"].append(row(options, data, seed, method, share))
-                common.write_record(options.out, record)
-                print(record["rows"][-1], flush=True)
+    for (method, share), seed in itertools.product(wanted, range(options.seeds)):
+        if (seed, method, share) not in done:
+            turns.take()
+            record["rows"].append(row(options, data, seed, method, share))
+            common.write_record(options.out, record)
+            print(record["rows"][-1], flush=True)
     print(table(record["rows"]))
     if options.out == RESULTS / "pruning_gain.json" and not options.tiny:
         text = f"{table(record['rows'])}\n\n{words(record['rows'])}"

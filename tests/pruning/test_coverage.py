@@ -144,6 +144,57 @@ def test_a_module_that_does_more_than_its_class_is_found_by_trial() -> None:
     assert any("changes more than masking" in str(kept) for kept in graph.kept)
 
 
+def test_a_network_on_a_table_has_no_signals_of_single_images_and_keeps_its_maps() -> None:
+    net, inputs = make_odd("a table of coordinates")
+    graph = ChannelGraph.trace(net, inputs)
+    assert not graph.maps_of("inner")[graph.prunable].any()
+    assert any("Linear outer reads what does not depend on the images" in str(kept) for kept in graph.kept)
+
+
+def test_a_convolution_with_a_mask_of_its_weights_shape_stays_and_is_listed() -> None:
+    class Causal(nn.Conv2d):
+        def __init__(self) -> None:
+            super().__init__(12, 12, 3, padding=1)
+            self.register_buffer("mask", torch.ones_like(self.weight).tril())
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.weight.data *= self.mask  # as in PixelCNN
+            return super().forward(x)
+
+    net = between(lambda s, x: s.conv(x), conv=Causal)()
+    graph = ChannelGraph.trace(net, torch.randn(2, 3, 8, 8))
+    assert not graph.prunable.any()
+    assert "24 maps: Causal conv uses its weight in a way that does not work with fewer" in str(graph.kept[0])
+    assert graph.layer("conv").flops(graph.layer("conv").positions)[0] > 0  # it is counted all the same
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_signals_of_checkpointed_layers_are_those_of_plain_ones(reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    class Block(nn.Module):
+        saving = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(3, 6, 1)
+            self.body, self.last = nn.Sequential(nn.Conv2d(6, 6, 1), nn.ReLU(), nn.Conv2d(6, 5, 1)), nn.Conv2d(5, 2, 1)
+
+        def forward(self, x: Tensor) -> Any:
+            x = self.first(x)
+            return self.last(checkpoint(self.body, x, use_reentrant=reentrant) if self.saving else self.body(x))
+
+    net, x = Block(), torch.randn(3, 3, 8, 8)
+    graph, found = ChannelGraph.trace(net, x), []
+    for net.saving in (False, True):
+        statistics = Statistics(len(graph.maps))
+        with probed(graph, statistics, activity=True):
+            losses(net, (x,)).mean().backward()
+        found.append(statistics)
+    torch.testing.assert_close(found[1].squared, found[0].squared)
+    torch.testing.assert_close(found[1].activity, found[0].activity)
+
+
 class Aux(Net):
     def __init__(self) -> None:
         super().__init__()

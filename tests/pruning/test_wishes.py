@@ -76,6 +76,19 @@ def test_widths_stay_on_multiples_while_pruning() -> None:
     assert pruner.maps_left == 32 + 24 + 4 - 8
 
 
+def test_the_bunch_that_leaves_has_the_lowest_mean_not_the_lowest_map() -> None:
+    class Given:
+        needs = frozenset({"gradient"})
+
+        def __call__(self, graph: ChannelGraph, statistics: object) -> torch.Tensor:
+            del graph, statistics
+            return torch.tensor([0.0] + [9.0] * 15 + [1.0] * 16 + [0.0] * 4, dtype=torch.float64)
+
+    net = plain(16, 16, 4)
+    scored(net, signal=Given(), objective=NoCost(), round_to=8).prune(1)
+    assert [m.out_channels for m in net if isinstance(m, nn.Conv2d)] == [16, 8, 4]
+
+
 def test_layers_keep_their_least_widths() -> None:
     net = plain(16, 16, 4)
     pruner = scored(net, signal=Random(0), objective=NoCost(), limits={"0": 10, "2": 0.25})

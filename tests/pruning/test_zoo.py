@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments import pruning_zoo
+from experiments import pruning_zoo, zoo_networks
 
 SAMPLE = [
     "pytorchcv/resnet18_wd4", "pytorchcv/seresnet10", "pytorchcv/shufflenetv2_wd2", "pytorchcv/mobilenetv2_wd4",
@@ -42,7 +42,7 @@ def test_the_page_counts_what_passed_and_gives_a_reason_for_the_rest() -> None:
     assert "| vgg11 | | | no | | - | not finished in 120 s of CPU time |" in page
 
 
-ALL = [f"pytorchcv/{n}" for n in pruning_zoo.PYTORCHCV] + [f"timm/{n}" for n in pruning_zoo.TIMM]
+ALL = [f"pytorchcv/{n}" for n in zoo_networks.PYTORCHCV] + [f"timm/{n}" for n in zoo_networks.TIMM]
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from fastgaze.pruning.layers import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
 from fastgaze.pruning.norms import Replaced
 
+SOURCES = ("query", "key", "value")  # arguments of attention that maps enter by
+
 
 def attend(
     module: nn.MultiheadAttention,
@@ -66,6 +68,18 @@ class NarrowAttention(nn.MultiheadAttention):
         return attend(self, *args, **kwargs)
 
 
+def _on_sources(change: Callable[[Tensor], Tensor]) -> Callable[..., object]:
+    """A hook that changes queries, keys and values, given by position or by name; each tensor once."""
+
+    def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[object, object]:
+        given = {**dict(zip(SOURCES, args, strict=False)), **{name: kwargs[name] for name in SOURCES if name in kwargs}}
+        changed = {id(t): change(t) for t in {id(t): t for t in given.values()}.values()}
+        first = tuple(changed[id(t)] for t in args[:3])
+        return (*first, *args[3:]), {n: changed[id(t)] if n in SOURCES else t for n, t in kwargs.items()}
+
+    return before
+
+
 class AttentionIn(Layer):
     """Queries, keys and values from what the module reads; in_proj_weight (3 * heads * width, in)."""
 
@@ -99,20 +113,15 @@ class AttentionIn(Layer):
     def mask(self, keep: Callable[[], Tensor]) -> list[Handle]:
         """Zeros in queries, keys and values."""
 
-        def before(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        def zero(t: Tensor) -> Tensor:
             mask = keep()
-            return None if bool(mask.all()) else (*(zeroed(t, mask, -1) for t in args[:3]), *args[3:])
+            return t if bool(mask.all()) else zeroed(t, mask, -1)
 
-        return [self.module.register_forward_pre_hook(before, prepend=True)]
+        return [self.module.register_forward_pre_hook(_on_sources(zero), prepend=True, with_kwargs=True)]
 
     def probe(self, watch: Callable[[Tensor], Tensor]) -> list[Handle]:
         """Each tensor once, also where it is query, key and value at the same time."""
-
-        def before(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            seen = {id(t): watch(t) for t in {id(t): t for t in args[:3]}.values()}
-            return (*(seen[id(t)] for t in args[:3]), *args[3:])
-
-        return [self.module.register_forward_pre_hook(before)]
+        return [self.module.register_forward_pre_hook(_on_sources(watch), with_kwargs=True)]
 
 
 class AttentionOut(Layer):

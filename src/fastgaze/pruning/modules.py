@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import kinds, norms
-from fastgaze.pruning.attention import AttentionIn, AttentionOut
+from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
 from fastgaze.pruning.tracing import Call, Rule
@@ -29,10 +29,20 @@ def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None
     return None
 
 
-def images_of(call: Call, x: Tensor) -> Images:
-    """Where the batch is in what a layer reads; the first dimension where the trace cannot tell."""
+def images_of(call: Call, x: Tensor, axis: int = 1, *ids: Tensor) -> Images:
+    """Where the batch is in what a layer reads along ``axis``; the first dimension where the trace cannot tell.
+
+    What comes from parameters alone has a batch only if it was spread over one (the queries of a decoder). Without
+    one there is no signal of single images, and the maps ``ids`` that are read there stay.
+    """
     images = call.label(x).images
     axes = [d for d, n in enumerate(images.shape) if n > 1]
+    if not axes and call.tracer.batch > 1:
+        axes = [d for d, n in enumerate(x.shape) if n == call.tracer.batch and d != axis % x.dim()]
+        if len(axes) != 1:
+            reason = call.tracer.note(call.name, "reads what does not depend on the images")
+            call.tracer.ties.keep(torch.cat([_NOTHING, *ids]), reason)
+        return Images(axes[0]) if len(axes) == 1 else Images()
     if len(axes) != 1:
         return Images()
     values = images.flatten()
@@ -60,13 +70,13 @@ def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int =
     """A layer that reads maps and makes new ones."""
     x = source(call)
     outputs = call.new_maps(width)
-    made = kind(call.path, call.target, inputs, outputs, axis=axis, images=images_of(call, x))
+    made = kind(call.path, call.target, inputs, outputs, axis=axis, images=images_of(call, x, axis, inputs))
     call.put_channels(call.layer(made).outputs, axis, like=x)
 
 
 def carries(call: Call, kind: type[Layer], ids: Tensor, axis: int = 1) -> None:
     """A layer whose outputs belong to the maps that it reads."""
-    call.layer(kind(call.path, call.target, _NOTHING, ids, axis=axis, images=images_of(call, source(call))))
+    call.layer(kind(call.path, call.target, _NOTHING, ids, axis=axis))
     call.put_channels(ids, axis, like=source(call))
 
 
@@ -91,12 +101,22 @@ def convolution(call: Call) -> None:
         keep_computed(call, ids)
         return
     tie_groups(call, ids, groups)
-    kind: type[Layer] = kinds.Transposed if transposed else kinds.Convolution
-    if not transposed and kinds.Standardised(call.path, module, ids, _NOTHING).needed(x, call.result):
-        kind = kinds.Standardised
-    makes(call, kind, ids, module.out_channels)
-    tie_groups(call, call.channels(call.result), groups)
-    keep_computed(call, ids, call.channels(call.result))
+    kind: type[Layer] | None = kinds.Transposed if transposed else _plain_or_standardised(call, ids)
+    makes(call, kind or kinds.Convolution, ids, module.out_channels)
+    outputs = call.channels(call.result)
+    tie_groups(call, outputs, groups)
+    keep_computed(call, ids, outputs)
+    if kind is None:
+        call.keep(torch.cat((ids, outputs)), "uses its weight in a way that does not work with fewer channels")
+
+
+def _plain_or_standardised(call: Call, ids: Tensor) -> type[Layer] | None:
+    """How a convolution computes its weight; None if it cannot be narrowed, as with a mask of the weight's shape."""
+    try:
+        standardised = kinds.Standardised(call.path, call.target, ids, _NOTHING).needed(source(call), call.result)
+    except Exception:
+        return None
+    return kinds.Standardised if standardised else kinds.Convolution
 
 
 def linear(call: Call) -> None:
@@ -144,7 +164,7 @@ def layer_norm(call: Call) -> None:
         return
     axis, centered, whole = found
     ids = call.channels(x, axis)
-    images = images_of(call, x)
+    images = images_of(call, x, axis, ids)
     call.layer(norms.LayerNorm(
         call.path, call.target, _NOTHING, ids, axis=axis, images=images, centered=centered, whole=whole
     ))  # fmt: skip
@@ -164,15 +184,15 @@ def attention(call: Call) -> None:
     """nn.MultiheadAttention: heads are maps."""
     module: Any = call.target
     odd = module.in_proj_weight is None or module.bias_k is not None or module.add_zero_attn
-    if odd or len(call.args) < 3 or call.args[0].dim() != 3:
-        blocks(call, "has keys or values of another width, extra tokens, or inputs given by name")
+    q, k, v = (call.argument(n, name) for n, name in enumerate(SOURCES))
+    if odd or q.dim() != 3:
+        blocks(call, "has keys or values of another width, extra tokens, or no batch")
         return
-    q, k, v = call.args[:3]
     ids = call.channels(q, -1)
     for other in (k, v):
         call.tie(ids, call.channels(other, -1))
     heads = call.new_maps(module.num_heads).repeat_interleave(module.head_dim)
-    where = images_of(call, q)
+    where = images_of(call, q, -1, ids)
     inside = AttentionIn(f"{call.path}.in_proj", module, ids, heads.repeat(3), axis=-1, images=where)
     heads = call.layer(inside).outputs[: len(heads)]
     # Behind the heads the batch comes first, whatever the module's layout.
@@ -180,8 +200,8 @@ def attention(call: Call) -> None:
     recorded = call.layer(out)
     recorded.positions[-1] = inside.measure(q, None, call.tracer.batch)
     outputs = recorded.outputs
-    label = call.label(q)
-    call.set_label(call.result[0], outputs.reshape(1, 1, -1), label.images)
+    images = call.label(q).images  # queries that are parameters get theirs from what they look at
+    call.set_label(call.result[0], outputs.reshape(1, 1, -1), images if images.numel() > 1 else call.label(k).images)
 
 
 def filters(call: Call) -> None:

@@ -6,6 +6,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -92,12 +93,14 @@ def select(
     """Up to ``count`` of the maps ``allowed`` (bool (maps,)), best first; costs are live within the round.
 
     Maps whose removal would empty a layer are passed over. ``done(alive)`` ends the round early.
-    Ties go to the lower index. With a ``step``, maps leave in bunches that end on multiples of it.
+    Ties go to the lower index. With a ``step``, maps leave in bunches that end on multiples of it, the bunch with the
+    lowest mean score first.
     """
     alive, chosen = graph.alive.clone(), list[int]()
     while len(chosen) < count and not done(alive):
         scores = objective(delta_loss, cost.delta_cost(graph, alive))
-        bunch = _first_removable(graph, scores, allowed & alive[:-1], alive, step)
+        choose = _first_removable if step == 1 else partial(_best_bunch, step=step)
+        bunch = choose(graph, scores, allowed & alive[:-1], alive)
         if not bunch:
             break
         alive[bunch] = False
@@ -105,19 +108,34 @@ def select(
     return chosen
 
 
-def _first_removable(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor, step: int) -> list[int]:
-    if bool(torch.isnan(scores[allowed]).any()):
+def _check_numbers(scores: Tensor) -> None:
+    if bool(torch.isnan(scores).any()):
         raise PruningError("a pruning signal is not a number; the loss or an activation has overflowed")
+
+
+def _first_removable(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor) -> list[int]:
+    _check_numbers(scores[allowed])
     left = torch.where(allowed, scores, torch.nan)
     for _ in range(int(allowed.sum())):
         best = int(torch.where(torch.isnan(left), torch.inf, left).argmin())
         if torch.isnan(left[best]):  # all that is left scores infinity
             best = int(torch.nonzero(~torch.isnan(left))[0])
-        bunch = [best] if step == 1 else _bunch(graph, scores, allowed, alive, best, step)
-        if bunch and removable_together(graph, bunch, alive):
-            return bunch
+        if graph.removable(best, alive):
+            return [best]
         left[best] = torch.nan
     return []
+
+
+def _best_bunch(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor, step: int) -> list[int]:
+    """The lowest maps of one sort that can go together: one cheap map must not take fifteen dear ones with it."""
+    _check_numbers(scores[allowed])
+    sorts, found = graph.incidence.sort_of[:-1], list[tuple[float, list[int]]]()
+    for sort in torch.unique(sorts[allowed]).tolist():
+        same = torch.nonzero(allowed & (sorts == sort)).flatten()
+        bunch = _bunch(graph, same[scores[same].argsort(stable=True)].tolist(), sort, alive, step)
+        if bunch and removable_together(graph, bunch, alive):
+            found.append((float(scores[bunch].mean()), bunch))
+    return min(found, default=(0.0, []))[1]
 
 
 def removable_together(graph: ChannelGraph, maps: list[int], alive: Tensor) -> bool:
@@ -132,12 +150,10 @@ def removable_together(graph: ChannelGraph, maps: list[int], alive: Tensor) -> b
     return True
 
 
-def _bunch(graph: ChannelGraph, scores: Tensor, allowed: Tensor, alive: Tensor, best: int, step: int) -> list[int]:
-    """``best`` and its lowest companions of the same sort, as few as bring every width to a multiple of ``step``."""
+def _bunch(graph: ChannelGraph, order: list[int], sort: int, alive: Tensor, step: int) -> list[int]:
+    """The first maps of ``order``, all of one sort, as few as bring every width to a multiple of ``step``."""
     at = graph.incidence
-    same = torch.nonzero(allowed & (at.sort_of[:-1] == at.sort_of[best])).flatten()
-    order = [best, *(k for k in same[scores[same].argsort(stable=True)].tolist() if k != best)]
-    rows = torch.nonzero(at.sort == at.sort_of[best]).flatten().tolist()
+    rows = torch.nonzero(at.sort == sort).flatten().tolist()
     widths, _ = graph.widths(alive)
     places = [
         (int(widths[at.layer[r]]), int(at.out[r])) for r in rows if graph.layers[int(at.layer[r])].makes and at.out[r]

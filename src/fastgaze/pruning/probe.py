@@ -162,8 +162,7 @@ class _Collector:
             report.products.append(map_products(_rows(x, layer), _rows(grad, layer)))
 
         def watch(x: Tensor) -> Tensor:
-            self._count(layer, report)
-            if self.activity:
+            if self._is_first(layer, report) and self.activity:
                 rows = _rows(x.detach(), layer)
                 report.activities.append(rows.abs().reshape(*rows.shape[:2], -1).double().mean(-1))
             if not (self.gradient and torch.is_grad_enabled()):
@@ -184,7 +183,7 @@ class _Collector:
             report.products.append(rows if rows.dim() == 2 else rows.flatten(2).sum(2))
 
         def after(_module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            self._count(layer, report)
+            self._is_first(layer, report)
             if not torch.is_grad_enabled():
                 return None
             report.elements = output.numel() // max(1, output.shape[layer.axis])
@@ -193,10 +192,14 @@ class _Collector:
 
         return [layer.module.register_forward_hook(after)]
 
-    def _count(self, layer: Layer, report: _Report) -> None:
+    def _is_first(self, layer: Layer, report: _Report) -> bool:
+        """Whether this is the forward pass; activation checkpointing runs layers again in the backward pass."""
+        if torch._C._current_graph_task_id() != -1:  # type: ignore[attr-defined]
+            return False
         report.seen += 1
         if report.seen > layer.calls * layer.sources:
             raise PruningError(f"{layer.name} ran more often than in the trace; open one observe() for each batch")
+        return True
 
     def flush(self, statistics: Statistics, reduction: Reduction, scale: float) -> None:
         """Add one batch. Sum over readers first, then square, then add up images."""

@@ -340,7 +340,7 @@ VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
 SIZED = {  # functions whose rules look at the sizes themselves
     "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem", "conv1d", "conv2d",
-    "conv3d",
+    "conv3d", "affine_grid",
 }  # fmt: skip
 _POINTWISE = """
     relu relu6 leaky_relu elu selu celu gelu silu mish sigmoid logsigmoid log_sigmoid tanh hardtanh hardswish
@@ -374,5 +374,5 @@ for _names, _rule in ((_POINTWISE, pointwise), (_MOVES, moves), (_REDUCES, reduc
     RULES.update(dict.fromkeys(_names, _rule))
 RULES.update(dict.fromkeys(("matmul", "rmatmul", "bmm", "mm"), matmul))
 RULES.update(dict.fromkeys(("batch_norm", "prelu"), per_channel))
-RULES.update({"scaled_dot_product_attention": attention, "einsum": einsum})
+RULES.update({"scaled_dot_product_attention": attention, "einsum": einsum, "affine_grid": blocks})
 RULES.update(dict.fromkeys(("new_zeros", "new_ones", "new_empty", "new_full"), created))

@@ -143,7 +143,7 @@ def _keep_shared(tracer: Tracer) -> None:
                     for k in tracer.layers.values()
                     if k.module in (module, layer.module)
                 ]
-                tracer.keep(torch.cat(used), f"{layer.name}.{key}", f"and {name} share one parameter, which")
+                tracer.keep(torch.cat(used), f"{layer.name}.{key}", f"is the same parameter as {name}")
 
 
 @contextmanager

@@ -166,8 +166,8 @@ class Tracer:
 
     def note(self, name: str, why: str) -> str:
         """A reason with its place in the network's code."""
-        place = ".".join(filter(None, [self.names.get(id(self.stack[-1]), "")])) if self.stack else ""
-        where = f"{line_now()}" + (f" in {place}" if place else "")
+        place = self.names.get(id(self.stack[-1]), "") if self.stack else ""
+        where = f"{line_now()}" + (f" in {place}" if place else "") if self.stack else f"in {type(self.root).__name__}"
         reason = f"{name} {why}"
         key = f"{reason} ({where})"
         self._notes.setdefault(key, Kept(reason, where))
@@ -212,7 +212,7 @@ class Tracer:
         if not isinstance(size, Width):
             self.keep(ids, name, f"has the number {size} written down")
         elif size.owner is None:
-            self._sizes.append((ids, size, self.note(name, "has a size that does not follow the maps")))
+            self._sizes.append((ids, size, self.note(name, "has a size that comes from the width of other maps")))
         elif (size.times, size.divide) != (1, 1):
             self.keep(ids, name, f"has a size computed from {'.'.join(size.owner)}")
             self._pinned.add(size.owner)
