@@ -47,8 +47,8 @@ def reframe(record: dict[str, Any]) -> str:
         f"Share of the fixations of 32 viewers that the window keeps, mean over {count} sequences; speed in widths of "
         "the frame per second, jerk in widths per second cubed. The price of a move and the share of the middle were "
         f"chosen {count} times, each time on all sequences but one, and that one was scored with them; the second row "
-        "has what all sequences together choose, which is what ships and has seen them all. That the middle counts, and how wide it is, was "
-        "decided with all sequences in view. "
+        "has what all sequences together choose, which is what ships and has seen them all. That the middle counts, "
+        "and how wide it is, was decided with all sequences in view. "
     )
     text += " ".join(_against_middle(record["sequences"], ratio) for ratio in ("9:16", "1:1"))
     if any("pyautoflip detection" in means[ratio] for ratio in means):

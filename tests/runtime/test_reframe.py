@@ -151,6 +151,24 @@ def test_a_size_can_be_asked_for_and_upright_windows_can_be_cut_from_upright_vid
     assert frames[0].max() > 240
 
 
+def test_the_encoder_chooses_its_own_key_frames_whatever_the_source_had(
+    clip: Path, bright: Predictor, tmp_path: Path
+) -> None:
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("ffmpeg is not installed")
+    intra = tmp_path / "intra.mkv"
+    command = ["ffmpeg", "-v", "error", "-i", str(clip), "-frames:v", "24", "-an", "-c:v", "libx264", "-g", "1"]
+    subprocess.run([*command, "-pix_fmt", "yuv420p", str(intra)], check=True)
+    with av.open(str(intra)) as container:
+        assert all(packet.is_keyframe for packet in container.demux(video=0) if packet.size)
+    reframe(intra, tmp_path / "out.mp4", 1.0, None, bright)
+    fastgaze.video.render(intra, tmp_path / "heat.mp4", model=bright)
+    for name in ("out.mp4", "heat.mp4"):
+        with av.open(str(tmp_path / name)) as container:
+            kinds = [packet.is_keyframe for packet in container.demux(video=0) if packet.size]
+        assert sum(kinds) == 1, name
+
+
 def test_pixels_that_are_not_square_count_as_they_are_shown(clip: Path, bright: Predictor, tmp_path: Path) -> None:
     if shutil.which("ffmpeg") is None:
         pytest.skip("ffmpeg is not installed")
