@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import monotonic, strftime
+from time import monotonic, sleep, strftime
 from typing import Any
 
 from fastgaze.core.files import replacing
@@ -125,5 +125,6 @@ class Turns:
             import fcntl  # not on Windows
 
             fcntl.flock(self._file, fcntl.LOCK_UN)
+            sleep(0.5)  # whoever waits wakes up meanwhile; without it the lock would be taken again before
             fcntl.flock(self._file, fcntl.LOCK_EX)
             self._since = monotonic()

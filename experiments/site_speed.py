@@ -1,6 +1,6 @@
 """How long does the page without a server take for a map, and how does that compare with Python?
 
-    python -m experiments.site_speed        # results/site_speed.json
+    python -m experiments.site_speed        # results/site_speed.json, which experiments.site_docs reads
 
 Browser and Python share one core. The first map counts from the page's load event to the result on the screen, with
 compiling the engine and loading the model, in a browser that has never seen the page. Later maps are timed in turns
@@ -12,6 +12,7 @@ Needs Playwright's Python, a Chromium and the package of onnxruntime-web (see do
 
 import base64
 import functools
+import gzip
 import http.server
 import os
 import tempfile
@@ -100,6 +101,21 @@ def fastest(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
     return {**steps, "total": min(sum(times[step] for step in STEPS) for times in rounds)}
 
 
+def sizes(folder: Path, first_visit: int) -> dict[str, int]:
+    """Bytes of the folder, of what a browser without WebGPU loads, of the engine in that, and of that after gzip."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    webgpu = ("webgpu", "asyncify")
+    first = [path for path in files if not any(word in path.name for word in webgpu)]
+    loaded = sum(path.stat().st_size for path in first)
+    assert loaded == first_visit, (loaded, first_visit)
+    return {
+        "folder": sum(path.stat().st_size for path in files),
+        "first_visit": loaded,
+        "engine": sum(path.stat().st_size for path in first if path.parent.name == "ort"),
+        "first_visit_gzip": sum(len(gzip.compress(path.read_bytes(), 6)) for path in first),
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = make_parser(__doc__, __file__, data=False, out=RESULTS / "site_speed.json", rounds=20)
     parser.add_argument("--browser", default="/usr/bin/chromium")
@@ -108,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     predictor = fastgaze.load(threads=1)
     photos = sorted(EXAMPLES.glob("*.jpg"))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        build_site(Path(folder), [zoo.default_name()], EXAMPLES)
+        site = build_site(Path(folder), [zoo.default_name()], EXAMPLES)
+        size = sizes(Path(folder), site.first_visit)
         with serving(Path(folder)) as url:
             browser = driver.chromium.launch(executable_path=options.browser, args=SWITCHES)
             first = []
@@ -128,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ours, theirs = fastest(later["browser"]), fastest(later["python"])
     record = about(options, model=predictor.name, threads=1, onnxruntime_web=RUNTIME_VERSION, chromium=version)
     record |= {
+        "bytes": size,
         "first_map": first,
         "later_ms": {"browser": ours, "python": theirs},
         "ratio": {step: ours[step] / theirs[step] for step in ("network", "total")},

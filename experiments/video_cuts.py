@@ -181,6 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = common.parse(make_parser(), arguments)
     record = common.about(options, minutes=options.minutes, seed=options.seed, threads=1, size=list(SIZE), rate=RATE)
     photos = sorted((options.data / "eyecrowd" / "images").glob("*.webp"))
+    if not photos or not (options.data / "video").is_dir():
+        needed = "eyecrowd/images/*.webp and video/*.avi"
+        raise SystemExit(f"{options.data} lacks {needed}: set FASTGAZE_DATA to the folder of the data sets, or --data")
     with tempfile.TemporaryDirectory() as name:
         found = on_cuts(options, photos, Path(name))
         print(json.dumps(found), flush=True)

@@ -136,7 +136,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = common.make_parser(__doc__, __file__, out=RESULTS / "video_roi.json", rounds=2)
     parser.add_argument("--model", help="a bundled model or an .onnx file; the default model without it")
-    parser.add_argument("--crf", type=float, nargs="+", default=[24, 30])
+    parser.add_argument("--crf", type=float, nargs="+", default=[23, 30])
     return parser
 
 

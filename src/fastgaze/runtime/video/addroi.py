@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.sizes import Size
-from fastgaze.runtime.video.overlay import to_420
+from fastgaze.runtime.video.overlay import leave_free, to_420
 from fastgaze.runtime.video.reader import Reader
 from fastgaze.runtime.video.roi import QP_RANGE, Blocks, Roi, some_frames
 from fastgaze.runtime.video.watch import color_space
@@ -51,8 +51,8 @@ _TICK = 0.002
 # What neutral offsets are measured with.
 _PRESET = "veryfast"
 _NEAR = 0.004
-_TRIALS = 5
-_LEAST_SLOPE = -0.05
+_TRIALS = 9
+_FIRST_SLOPE, _LEAST_SLOPE = -1 / 6, -0.05
 _WINDOW, _MOST_FRAMES = 250, 1500
 
 
@@ -211,22 +211,36 @@ def _sums(values: Array, tops: Indices, bottoms: Indices, lefts: Indices, rights
 def neutral_shift(source: Path, parts: Sequence[Blocks], roi: Roi) -> float:
     """What has to be added to all offsets so that libx264 makes a file of the same size as without any, in steps of QP.
 
-    A step changes the bits by about 2^(1/6); from there the secant of the sizes measured so far leads on. Of a long
-    video pieces of 250 frames are encoded.
+    Of a long video pieces of 250 frames are encoded.
     """
     plain = _encoded_bytes(source, parts, None, roi.crf)
     tried: list[tuple[float, float]] = []
-    shift, slope = 0.0, -1 / 6
+    shift = 0.0
     for _ in range(_TRIALS):
         maps = [rectangles(part.wanted(roi) + shift, part.size, roi) for part in parts]
-        excess = log2(_encoded_bytes(source, parts, maps, roi.crf) / plain)
-        if tried and shift != tried[-1][0]:
-            slope = min((excess - tried[-1][1]) / (shift - tried[-1][0]), _LEAST_SLOPE)
-        tried.append((shift, excess))
-        if abs(excess) <= _NEAR:
+        tried.append((shift, log2(_encoded_bytes(source, parts, maps, roi.crf) / plain)))
+        if abs(tried[-1][1]) <= _NEAR:
             break
-        shift = float(np.clip(shift - excess / slope, -QP_RANGE, QP_RANGE))
+        shift = _next_shift(tried)
     return min(tried, key=lambda pair: abs(pair[1]))[0]
+
+
+def _next_shift(tried: Sequence[tuple[float, float]]) -> float:
+    """The shift to try after those ``tried``, each with the log2 of the ratio of sizes that it gave.
+
+    Between the nearest shifts that make the file too large and too small, where the line between them says, but well
+    away from both, since sizes do not follow a line. Until there are both, the secant of the last two leads on; at
+    first, a step changes the bits by about 2^(1/6).
+    """
+    large = max((pair for pair in tried if pair[1] > 0), default=None)
+    small = min((pair for pair in tried if pair[1] <= 0), default=None)
+    if large is not None and small is not None and large[0] < small[0]:
+        share = large[1] / (large[1] - small[1])
+        return large[0] + min(max(share, 0.1), 0.9) * (small[0] - large[0])
+    slope, (shift, excess) = _FIRST_SLOPE, tried[-1]
+    if len(tried) > 1 and shift != tried[-2][0]:
+        slope = min((excess - tried[-2][1]) / (shift - tried[-2][0]), _LEAST_SLOPE)
+    return float(np.clip(shift - excess / slope, -QP_RANGE, QP_RANGE))
 
 
 def _encoded_bytes(
@@ -254,7 +268,7 @@ def _encoded_bytes(
                 if part not in markers:
                     markers = {part: Marker(plain, maps[part])}
                 plain = markers[part](plain)
-            total, last = total + _drain(encoder, plain), piece
+            total, last = total + _drain(encoder, leave_free(plain)), piece
     return total + (0 if encoder is None else _drain(encoder, None))
 
 

@@ -86,6 +86,17 @@ def to_420(frame: "VideoFrame", height: int, width: int, space: int) -> "VideoFr
     )
 
 
+def leave_free(frame: "VideoFrame") -> "VideoFrame":
+    """The same frame, of which the encoder may choose the kind (I, P or B).
+
+    A decoded frame keeps the kind that it had in its file, and encoders obey that.
+    """
+    from av.video.frame import PictureType
+
+    frame.pict_type = PictureType.NONE
+    return frame
+
+
 class _Graph:
     """FFmpeg's ``scale`` and ``overlay``, for frames and maps of one size."""
 

@@ -21,7 +21,7 @@ from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.runtime.crop import Integral, parse_ratio, window_size, worth_of_places
 from fastgaze.runtime.headroom import Head, find_heads, head_map
 from fastgaze.runtime.predictor import Predictor
-from fastgaze.runtime.video.camera import DEFAULT, Steadiness, find_path, keyframes
+from fastgaze.runtime.video.camera import DEFAULT, Steadiness, find_path, keyframes, toward_middle
 from fastgaze.runtime.video.overlay import LIMITED, plane, to_420
 from fastgaze.runtime.video.reader import Reader, frame_size
 from fastgaze.runtime.video.run import PathLike, as_predictor, frames_with_sound
@@ -115,21 +115,38 @@ def plan(
     progress: Progress = silent,
 ) -> Reframing:
     """Find the window of ``ratio`` (width over height, as shown) for every frame of the video at ``path``."""
-    return plan_all(path, [ratio], model, steadiness, threads, progress)[0]
+    return judge(path, [ratio], model, threads, progress).plan(0, steadiness)
 
 
-def plan_all(
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What every place of a window is worth throughout a video, for windows of one or several ratios."""
+
+    size: Size
+    """(height, width) of the frames."""
+    shapes: tuple[float, ...]
+    """Width over height of each window, in pixels of the frames."""
+    shots: "tuple[_Shot, ...]"
+
+    def plan(self, number: int, steadiness: Steadiness = DEFAULT) -> Reframing:
+        """The way of the window with the ratio of this number."""
+        window = _even(window_size(self.size, self.shapes[number], 1.0))
+        return Reframing(
+            self.size, window, tuple(shot.path(number, self.size, window, steadiness) for shot in self.shots)
+        )
+
+
+def judge(
     path: PathLike,
     ratios: Sequence[str | float | tuple[float, float]],
     model: PathLike | Predictor | None = None,
-    steadiness: Steadiness = DEFAULT,
     threads: int | None = None,
     progress: Progress = silent,
-) -> list[Reframing]:
-    """The same for several ratios, for which the video is watched once."""
+) -> Judgement:
+    """Watch the video at ``path`` once, for windows of all ``ratios``."""
     predictor = as_predictor(model, threads)
     with Reader(path, threads) as reader:
-        shapes = [parse_ratio(ratio) / float(reader.stream.sample_aspect_ratio or 1) for ratio in ratios]
+        shapes = tuple(parse_ratio(ratio) / float(reader.stream.sample_aspect_ratio or 1) for ratio in ratios)
         every = max(round(reader.rate / PER_SECOND), 1)
         shots: list[_Shot] = []
         frames = watch(reader.frames(), predictor, Watch(every=every, motion=MOTION), Clock())
@@ -140,12 +157,7 @@ def plan_all(
             progress(index, reader.expected_frames, Path(path).name)
     if not shots:
         raise DataError(f"{path} holds no frame that can be decoded")
-    size = shots[0].size
-    windows = [_even(window_size(size, shape, 1.0)) for shape in shapes]
-    return [
-        Reframing(size, window, tuple(shot.path(number, size, window, steadiness) for shot in shots))
-        for number, window in enumerate(windows)
-    ]
+    return Judgement(shots[0].size, shapes, tuple(shots))
 
 
 def reframe(
@@ -215,10 +227,11 @@ class _Shot:
     def path(self, number: int, size: Size, window: Size, how: Steadiness) -> ShotPath:
         """The path for one of the ratios, for frames of ``size`` and a window that is a little smaller to be even."""
         judged, times = self._judged[number], np.array(self._times)
-        places = find_path(np.array(judged.worth, np.float64), times[self._looks], judged.places, times, how)
+        length, side = (size[1], window[1]) if judged.axis == 0 else (size[0], window[0])
+        worth = toward_middle(np.array(judged.worth, np.float64), judged.places, side / length, how.middle)
+        places = find_path(worth, times[self._looks], judged.places, times, how)
         free = np.array([size[1] - window[1], size[0] - window[0]], np.float64)
         corners = np.tile(np.rint(free / 2), (len(times), 1))
-        length = size[1] if judged.axis == 0 else size[0]
         corners[:, judged.axis] = np.clip(np.rint(places * length), 0, free[judged.axis])
         masses = np.array(judged.mass, np.float64)
         held = [np.interp(places[at], judged.places, row) for at, row in zip(self._looks, masses, strict=True)]

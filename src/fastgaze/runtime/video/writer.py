@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fastgaze.core.errors import ArgumentError, DataError, require
 from fastgaze.core.files import replacing
+from fastgaze.runtime.video.overlay import leave_free
 from fastgaze.runtime.video.reader import Reader
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Writer:
             return  # a player shows one of two frames of the same time
         self._last = frame.pts
         with self._writing():
-            self._container.mux(video.encode(frame))
+            self._container.mux(video.encode(leave_free(frame)))
 
     def _start(self, frame: "VideoFrame") -> "VideoStream":
         video = self._encoder(frame)

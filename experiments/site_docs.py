@@ -1,0 +1,54 @@
+"""Writes what was measured of the page without a server into docs/site.md, between its marks.
+
+    python -m experiments.site_docs
+
+Reads results/site_speed.json.
+"""
+
+from typing import Any
+
+from experiments.common import DOCS, RESULTS, read_record
+
+PAGE = DOCS / "site.md"
+
+
+def size(record: dict[str, Any]) -> str:
+    """How large the folder is."""
+    found = {name: count / 1e6 for name, count in record["bytes"].items()}
+    return (
+        f"With the default model a folder has {found['folder']:.0f} MB. A browser without WebGPU loads "
+        f"{found['first_visit']:.1f} MB of it, once, of which {found['engine']:.1f} MB are the engine; from a host that "
+        f"compresses (gzip) these are {found['first_visit_gzip']:.1f} MB."
+    )
+
+
+def speed(record: dict[str, Any]) -> str:
+    """The first map and later ones."""
+    seconds, used = (min(each[kind] for each in record["first_map"]) for kind in ("seconds", "cpu_seconds"))
+    machine, settings, ratio = record["machine"], record["settings"], record["ratio"]
+    busy = f", with a load of {machine['load']:g} on {machine['cores']} cores" if machine["load"] > 1 else ""
+    return (
+        f"Measured on {machine['date']} with Chromium {settings['chromium']} ({machine['processor']}{busy}): the first "
+        f"map came {seconds:.2f} s after the load event, for {used:.2f} s of CPU, the best of {len(record['first_map'])} "
+        f"fresh visits. Later maps took {ratio['total']:.0f} times as long as in Python, the network alone "
+        f"{ratio['network']:.0f} times."
+    )
+
+
+PARTS = {"size": size, "speed": speed}
+
+
+def fill(page: str, record: dict[str, Any]) -> str:
+    """The page with its parts."""
+    for name, write in PARTS.items():
+        first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, rest = page.split(first, 1)
+        page = f"{before}{first}\n{write(record)}\n{last}{rest.split(last, 1)[1]}"
+    return page
+
+
+if __name__ == "__main__":
+    measured = read_record(RESULTS / "site_speed.json")
+    if measured is None:
+        raise SystemExit("results/site_speed.json is not there; run python -m experiments.site_speed first")
+    PAGE.write_text(fill(PAGE.read_text(), measured))
