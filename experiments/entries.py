@@ -35,8 +35,8 @@ REFERENCE = (480, 640)
 class Entry:
     """One model of the list: a bundled file, a checkpoint, or the peer.
 
-    kind: shipped, unpruned, teacher, peer; of pruning experiments regularised (beta > 0 or beta*), unregularised
-        (beta = 0) or frozen (costs estimated once).
+    kind: finished (the paper's line), bundled, unpruned, teacher, peer; of pruning experiments regularised (beta > 0 or
+        beta*), unregularised (beta = 0) or frozen (costs estimated once).
     source: ``search`` for a trial of the random search, ``comparison`` for a snapshot that is compared at equal cost.
     found: whether pruning chose the widths, so that Figure 3 may show them; widths that were typed in are not found.
     pixels: the area at which the model is scored; a bundled file says it itself.

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.reporting.verdicts import Verdict
+from experiments.reporting.verdicts import Claim, Verdict
 
 STYLE = Path(__file__).with_name("style.css")
 
@@ -26,6 +26,13 @@ class Text:
     """One paragraph."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Points:
+    """Sentences that belong together but are read one by one."""
+
+    items: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,9 @@ class Picture:
     caption: str
 
 
-Block = Heading | Text | Missing | Command | Table | Picture
+Block = Heading | Text | Points | Missing | Command | Table | Picture
+Section = tuple[list[Block], list[Claim]]
+"""A part of the report, and the claims of the paper that it decides."""
 
 
 def markdown(blocks: list[Block]) -> str:
@@ -80,12 +89,19 @@ def _markdown(block: Block) -> str:
         case Command(line):
             return f"```sh\n{line}\n```"
         case Picture(path, caption):
-            return f"![{re.sub(r'[`*]|[.].*', '', caption)}]({path})\n\n{caption}"
+            return f"![{_plain(caption)}]({path})\n\n{caption}"
         case Table(header, rows, about):
             lines = [header, ("---",) * len(header), *rows]
             return f"{about}\n\n" + "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+        case Points(items):
+            return "\n".join(f"- {item}" for item in items)
         case Text(text):
             return text
+
+
+def _plain(caption: str) -> str:
+    """The first sentence of a caption without markup: what a picture shows, for those who do not see it."""
+    return re.sub(r"[`*]", "", re.split(r"[.](?= |$)", caption, maxsplit=1)[0])
 
 
 def html(blocks: list[Block]) -> str:
@@ -113,10 +129,12 @@ def _html(block: Block) -> str:
         case Command(line):
             return f"<pre><code>{escaping.escape(line)}</code></pre>"
         case Picture(path, caption):
-            image = f'<a href="{path}"><img src="{path}" alt="{escaping.escape(caption, quote=True)}"></a>'
+            image = f'<a href="{path}"><img src="{path}" alt="{escaping.escape(_plain(caption), quote=True)}"></a>'
             return f"<figure>{image}<figcaption>{_inline(caption)}</figcaption></figure>"
         case Table():
             return _table(block)
+        case Points(items):
+            return "<ul>" + "".join(f"<li>{_inline(item)}</li>" for item in items) + "</ul>"
         case Text(text):
             return f"<p>{_inline(text)}</p>"
 
