@@ -21,7 +21,7 @@ from experiments.reporting.lenet_sections import table1
 from experiments.reporting.map_sections import figure4
 from experiments.reporting.model_sections import peer, speed, table2
 from experiments.reporting.pruning_sections import figure1
-from experiments.reporting.search_sections import random_search
+from experiments.reporting.search_sections import paper_pace, random_search
 from experiments.reporting.teacher_sections import quality
 from experiments.reporting.variant_sections import choices, equal_cost
 from experiments.reporting.verdicts import Claim, Verdict
@@ -60,6 +60,7 @@ def document(inputs: Inputs, images: Path | None = None) -> list[Block]:
         random_search(inputs, images),
         equal_cost(inputs),
         choices(inputs),
+        (paper_pace(inputs), []),
         figure3(inputs, images),
         figure4(inputs, images),
         table2(inputs),

@@ -145,15 +145,21 @@ METRICS = {
     "nss": "NSS",
     "sim": "SIM",
 }
-# Marker and words of each kind; the last three are snapshots of comparison runs that were tuned alike.
+# Marker and words of each kind; the last four are networks of experiments.
 KINDS = {
     "unpruned": ("s", "unpruned"),
     "finished": ("^", "finished"),
     "regularised": ("o", "β > 0"),
     "unregularised": ("o", "β = 0"),
     "frozen": ("x", "β*, frozen costs"),
+    "paced": ("v", "β*, at the paper's pace"),
 }
-FRONTS = (("finished", "-", 4.0, 0.3), ("regularised", "-", 1.6, 1.0), ("unregularised", "--", 1.6, 1.0))
+FRONTS = (
+    ("finished", "-", 4.0, 0.3),
+    ("regularised", "-", 1.6, 1.0),
+    ("unregularised", "--", 1.6, 1.0),
+    ("paced", "-.", 1.6, 1.0),
+)
 
 
 def front_of(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

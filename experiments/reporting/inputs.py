@@ -85,7 +85,7 @@ def bundled_identity(name: str) -> str:
 
 def _place(facts: Record) -> tuple[int, float]:
     """Where a model stands in a table, larger ones first."""
-    kinds = ("teacher", "unpruned", "finished", "bundled", "peer", "regularised", "unregularised", "frozen")
+    kinds = ("teacher", "unpruned", "finished", "bundled", "peer", "regularised", "unregularised", "frozen", "paced")
     return (len(kinds) if facts.get("source") else 0) + kinds.index(facts["kind"]), -facts["gflop_640x480"]
 
 
