@@ -77,7 +77,7 @@ def claims_table(claims: list[Claim]) -> Table:
     """The opening: one row for each claim."""
     counts = Counter(claim.verdict for claim in claims)
     about = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict) + f", of {len(claims)} claims."
-    rows = tuple((c.text, c.paper, c.ours, str(c.verdict), f"`{c.command}`") for c in claims)
+    rows = tuple((c.text, c.paper, c.ours.replace("; ", ";\n"), str(c.verdict), f"`{c.command}`") for c in claims)
     return Table(("claim", "in the paper", "ours, with 95% interval", "verdict", "command"), rows, about)
 
 

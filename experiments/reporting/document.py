@@ -52,7 +52,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of as many cells as the header has; cells that are numbers are set to the right.
+    """Rows of as many cells as the header has; cells that are numbers are set to the right, and may have several lines.
 
     about: what the numbers are of: data, images, engine, threads, input size, seeds. It stands above the table.
     """
@@ -92,7 +92,7 @@ def _markdown(block: Block) -> str:
             return f"![{_plain(caption)}]({path})\n\n{caption}"
         case Table(header, rows, about):
             lines = [header, ("---",) * len(header), *rows]
-            return f"{about}\n\n" + "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+            return f"{about}\n\n" + "\n".join("| " + " | ".join(cells).replace("\n", "<br>") + " |" for cells in lines)
         case Points(items):
             return "\n".join(f"- {item}" for item in items)
         case Text(text):
@@ -180,6 +180,7 @@ def _inline(text: str) -> str:
     text = escaping.escape(text, quote=False)
     text = re.sub(r"`([^`]+)`", lambda match: f"<code>{_breakable(match[1])}</code>", text)
     text = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text)
+    text = re.sub(r"(\[[+\-\d.]+,) (?=[+\-\d.]+\])", r"\1&nbsp;", text).replace("\n", "<br>")  # intervals stay whole
     return re.sub(r"\[([^\]]+)\]\(([^)]+)\)", r'<a href="\2">\1</a>', text)
 
 

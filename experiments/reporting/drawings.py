@@ -241,7 +241,7 @@ def search(points: Sequence[dict[str, Any]], path: Path) -> None:
     few = min(len(trials) for trials in found.values())
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(8, 4.4), layout="constrained")
-        axes = figure.subplots()
+        axes: Any = figure.subplots()
         grid = np.geomspace(min(p["gflop"] for p in points), max(p["gflop"] for p in points), 200)
         for kind, (color, name) in kinds.items():
             if len(found[kind]):

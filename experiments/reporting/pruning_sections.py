@@ -188,8 +188,8 @@ _STATEMENTS = {
     "star, many": ("Fisher with β*", "the best fixed β", "10%"),
     "first order": ("Fisher with the first-order term", "Fisher without it", "25%"),
     "star": ("Fisher with β*", "Fisher with β = 0", "25%"),
-    "others' weight, few": ("the β that is best at 10%", "the β that is best at 75%", "75%"),
-    "others' weight, many": ("the β that is best at 75%", "the β that is best at 10%", "10%"),
+    "others' weight, few": ("the best β for 10% of the cost", "the best β for 75%", "75%"),
+    "others' weight, many": ("the best β for 75% of the cost", "the best β for 10%", "10%"),
 }
 
 
@@ -197,11 +197,11 @@ def _curve_sentences(curves: Curves) -> Block:
     """What the numbers say, comparison by comparison."""
     found = _differences(curves)
     parts = [
-        f"{ours} {_verb(difference)} {other} at {mark} of the cost ({difference.shown(sign=True)} nats)."
+        f"At {mark} of the cost, {ours} {_verb(difference)} {other} ({difference.shown(sign=True)} nats)."
         for key, (ours, other, mark) in _STATEMENTS.items()
         if (difference := found[key]) is not None
     ]
-    return Points(tuple(part[0].upper() + part[1:] for part in parts)) if parts else Text("Nothing to compare yet.")
+    return Points(tuple(parts)) if parts else Text("Nothing to compare yet.")
 
 
 def _verb(rise_difference: Estimate) -> str:
@@ -219,7 +219,7 @@ def _curve_claims(curves: Curves, line: str) -> list[Claim]:
         if len(known) < len(decided):
             return not_measured(text, printed, line)
         words = [
-            f"{_STATEMENTS[key][0]} minus {_STATEMENTS[key][1]} at {_STATEMENTS[key][2]}: "
+            f"at {_STATEMENTS[key][2]} of the cost {_STATEMENTS[key][0]} minus {_STATEMENTS[key][1]}: "
             f"{difference.shown(sign=True)} nats"
             for key, difference in known.items()
         ]

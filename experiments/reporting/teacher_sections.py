@@ -25,7 +25,7 @@ from experiments.reporting.verdicts import (
 DIGITS = {"auc": 4, "log_likelihood_bits": 3, "nss": 3, "sim": 4}
 SAME = {"auc": 0.002, "log_likelihood_bits": 0.02, "nss": 0.03, "sim": 0.003}
 """How far behind counts as equally good."""
-TEACHER, LARGEST, DENSE, HEAVIEST = "deepgaze2", "fastgaze-l", "densegaze-m", "fastgaze-xs"
+TEACHER, LARGEST, DENSE, FASTEST = "deepgaze2", "fastgaze-l", "densegaze-m", "fastgaze-xs"
 ROUGHLY = 0.8  # "roughly 10x" is met from 8x on
 Decide = Callable[[Estimate], Verdict]
 
@@ -137,7 +137,7 @@ def quality_claims(inputs: Inputs) -> list[Claim]:
         _metric_claim(
             inputs,
             f"Even heavily pruned networks are as good as DeepGaze II on CAT2000, or better (within {margins})",
-            (HEAVIEST, TEACHER),
+            (heavily_pruned(inputs), TEACHER),
             {metric: _not_behind(margin) for metric, margin in SAME.items()},
         ),
         _metric_claim(
@@ -157,11 +157,29 @@ def quality_claims(inputs: Inputs) -> list[Claim]:
         ),
         _speed_claim(
             inputs,
-            "More than 75 times as fast at a better log-likelihood (the most heavily pruned network)",
+            "More than 75 times as fast at a better log-likelihood (the most heavily pruned network; ours: the "
+            "finished one nearest above 75 times)",
             "more than 75x",
-            (HEAVIEST, "log_likelihood_bits", 0.0, paper.SPEEDUP_SAME_LIKELIHOOD),
+            (heavily_pruned(inputs), "log_likelihood_bits", 0.0, paper.SPEEDUP_SAME_LIKELIHOOD),
         ),
     ]
+
+
+def heavily_pruned(inputs: Inputs) -> str:
+    """The finished network whose speed-up is nearest above that of the paper's most heavily pruned one.
+
+    Ours go much further: a network that is five times as fast as the paper's would be no test of its claim. The
+    fastest one, if none is as fast or nothing was timed.
+    """
+    speeds = {
+        name: speed.value
+        for name, facts in inputs.models().items()
+        if facts["kind"] == "finished" and (speed := _speedup(inputs, name)) is not None
+    }
+    able = {name: speed for name, speed in speeds.items() if speed > paper.SPEEDUP_SAME_LIKELIHOOD}
+    if able:
+        return min(able, key=lambda name: able[name])
+    return max(speeds, key=lambda name: speeds[name], default=FASTEST)
 
 
 def _not_behind(margin: float) -> Decide:
