@@ -35,8 +35,8 @@ REFERENCE = (480, 640)
 class Entry:
     """One model of the list: a bundled file, a checkpoint, or the peer.
 
-    kind: shipped, unpruned, teacher, peer; of pruning experiments regularised (beta > 0 or beta*), unregularised
-        (beta = 0) or frozen (costs estimated once).
+    kind: finished (the paper's line), bundled, unpruned, teacher, peer; of pruning experiments regularised (beta > 0 or
+        beta*), unregularised (beta = 0) or frozen (costs estimated once).
     source: ``search`` for a trial of the random search, ``comparison`` for a snapshot that is compared at equal cost.
     found: whether pruning chose the widths, so that Figure 3 may show them; widths that were typed in are not found.
     pixels: the area at which the model is scored; a bundled file says it itself.
@@ -86,10 +86,15 @@ def _expand(facts: dict[str, Any]) -> Iterator[Entry]:
     marks = {}
     for path in ROOT.glob(pattern):
         match = re.fullmatch(re.escape(pattern).replace(r"\*", "(.*)"), str(path.relative_to(ROOT)))
-        if match and "/" not in match[1]:
+        if match and "/" not in match[1] and not _training(path.parent):
             marks[match[1]] = path
     for mark in sorted(marks, key=_natural):
         yield Entry(**{**facts, "name": facts["name"].replace("*", mark), "path": marks[mark]})
+
+
+def _training(folder: Path) -> bool:
+    """Whether a run in the folder has begun and not ended: its best network so far is no result."""
+    return (folder / "state.safetensors").is_file() and not (folder / "result.json").is_file()
 
 
 def _resolve(text: str) -> Path:

@@ -80,14 +80,24 @@ def _rows(out: Path, entry: Entry, name: str) -> Path:
 
 
 def own_record(record: Record, entry: Entry) -> Record:
-    """The model's part of ``record``; an empty one if its file or its working size is new."""
+    """The model's part of ``record``; one without scores if its file or its working size is new."""
     own: Record = record["models"].get(entry.name, {})
     digest = entry.sha256
     if (own.get("sha256"), own.get("pixels")) != (digest, entry.pixels):
-        own = {"sha256": digest, "pixels": entry.pixels, **describe(entry), "scores": {}}
+        new: Record = {"sha256": digest, "pixels": entry.pixels, **describe(entry), "scores": {}}
+        same_time = "times" in own and all(own[key] == new[key] for key in ("pixels", "layers"))
+        own = new | ({"times": own["times"]} if same_time else {})  # other weights take no other time
     own |= {"family": entry.family, "kind": entry.kind, "source": entry.source, "found": entry.found}
     record["models"][entry.name] = own
     return own
+
+
+def forget(entries: list[Entry], record: Record) -> None:
+    """Drop networks of an experiment that has been run again since: those of its last run take their place."""
+    names, sources = {entry.name for entry in entries}, {entry.source for entry in entries if entry.source}
+    gone = [name for name, own in record["models"].items() if own.get("source") in sources and name not in names]
+    for name in gone:
+        del record["models"][name]
 
 
 # Times
@@ -107,7 +117,8 @@ def time_all(entries: list[Entry], record: Record, options: argparse.Namespace) 
         own_record(record, entry)["times"] = {
             engine: figures((name, engine), times, teacher) for name, engine in times if name == entry.name
         }
-    settings = {"size": list(SIZE), "rounds": options.rounds, "repeats": options.repeats, "threads": 1}
+    names = [entry.name for entry in entries]
+    settings = {"models": names, "size": list(SIZE), "rounds": options.rounds, "repeats": options.repeats, "threads": 1}
     record["timing"] = {**settings, "precision": "fp32", "machine": machine, "command": options.command}
 
 
@@ -181,6 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.limit, options.rounds, options.repeats = 4, 2, 1
     entries = read_entries(options.models, options.only)
     record = common.read_record(options.out) or {"models": {}, "baselines": {}}
+    if not options.only:
+        forget(entries, record)
     if options.times:
         time_all(entries, record, options)
         common.write_record(options.out, record)

@@ -79,7 +79,8 @@ fi
 # 6. The networks are kept for everything that starts from them or is compared with them (experiments/lite.sh makes the
 #    models that are bundled); in its tiny form one file is exported and scored.
 if [ "$scale" = full ]; then
-  measure teacher_scores
+  measure teacher_scores --config "$config" --out "$results/deepgaze2.json"
+  $python -m experiments.keep "$runs/teacher/ensemble.safetensors" checkpoints/deepgaze2.safetensors --without-trunk
   $python -m experiments.keep "$runs/densegaze-m/best.safetensors" checkpoints/densegaze-m.safetensors
   for name in fastgaze-l fastgaze-m fastgaze-s fastgaze-xs; do
     $python -m experiments.keep "$runs/varied/$name/best.safetensors" "checkpoints/$name.safetensors"
@@ -103,6 +104,10 @@ measure random_search --out "$results/sweep.json"
 if [ "$scale" = full ]; then
   measure equal_cost "$configs/equal_cost-densegaze.toml" --out "$results/equal_cost-densegaze.json"
   $workshop prune --config "$configs/paper_pace.toml" --start "$runs/fastgaze-wide/best.safetensors" --out "$runs/paper-pace"
+  for mark in 40 20 10 last; do
+    $workshop tune --config "$configs/paper_pace.toml" --start "$runs/paper-pace/$mark.safetensors" \
+      --out "$runs/paper-pace/tuned/$mark"
+  done
 fi
 
 # 9. Figures 2 to 4 and Table 2: scores, times, maps; the peer; the speed of what is bundled; whom the crop prefers.

@@ -5,7 +5,7 @@
 
 Every trial prunes the same start its own way and is tuned for a while; runs/sweep holds the networks, which
 `experiments.front` scores. Only finished trials count, and a search that was stopped can be resumed. The trials and
-every setting go to results/sweep.json.
+every setting go to results/sweep.json, which says how many are planned and is written again after every trial.
 """
 
 import argparse
@@ -18,7 +18,9 @@ from experiments.common import CONFIGS, RESULTS, Record
 from experiments.starts import RunSettings, checkpoint_of, read_runs, teach, tiny_tuning, tiny_workshop
 from fastgaze.core.sizes import format_size
 from fastgaze.training.config import Config, PruneSettings, StudentSettings, SweepSettings, TuneSettings
-from fastgaze.training.sweep import run_sweep, student_trial, summary
+from fastgaze.training.sweep import open_study, points, run_sweep, student_trial, summary
+
+STUDY = "sweep"
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     trial, maps = student_trial(search.config, checkpoint_of(search.start, search.workshop.runs))
     url = options.storage or f"sqlite:///{folder.resolve() / 'study.db'}"
     trials = options.trials or search.trials
-    found = run_sweep(trial, maps, search.prune, search.sweep, url, "sweep", trials, folder, _say)
-    common.write_record(options.out, common.about(options, **_settings(search)) | summary(found))
+    about = common.about(options, trials=trials, **_settings(search))
 
+    def say(done: int, total: int | None, note: str) -> None:
+        """What is finished by now; the trial at hand, ``done``, is stored after this."""
+        common.write_record(options.out, about | summary(points(open_study(url, STUDY))))
+        print(f"{done} of {total}: {note}", flush=True)
 
-def _say(done: int, total: int | None, note: str) -> None:
-    print(f"{done} of {total}: {note}", flush=True)
+    found = run_sweep(trial, maps, search.prune, search.sweep, url, STUDY, trials, folder, say)
+    common.write_record(options.out, about | summary(found))
 
 
 def _settings(search: Search) -> Record:

@@ -15,22 +15,32 @@ from pathlib import Path
 from experiments import common
 from experiments.common import DOCS, RESULTS
 from experiments.reporting import paper
-from experiments.reporting.document import Block, Heading, Table, Text, html, markdown
-from experiments.reporting.gaze_sections import figure2, figure4
+from experiments.reporting.document import Block, Heading, Points, Table, Text, html, markdown
 from experiments.reporting.inputs import Inputs
+from experiments.reporting.lenet_sections import table1
+from experiments.reporting.map_sections import figure4
 from experiments.reporting.model_sections import peer, speed, table2
-from experiments.reporting.pruning_sections import figure1, table1
-from experiments.reporting.search_sections import choices, equal_cost, random_search
+from experiments.reporting.pruning_sections import figure1
+from experiments.reporting.search_sections import paper_pace, random_search
+from experiments.reporting.teacher_sections import quality
+from experiments.reporting.variant_sections import choices, equal_cost
 from experiments.reporting.verdicts import Claim, Verdict
 from experiments.reporting.width_sections import figure3
 
 INTRODUCTION = (
     f"Every claim, table and figure of [Faster gaze prediction with dense networks and Fisher pruning]({paper.LINK}) "
     "beside what was measured here. `python -m experiments.report` writes this page from the files in `results/`: "
-    "sentences and verdicts follow from the numbers in them. A claim is **reproduced** or **contradicted** if the 95% "
-    "interval of our figure lies wholly on one side of what the paper says, and **undecided** otherwise, also where "
-    "there is no interval. How the method departs from the paper is in [method.md](method.md), the shipped models are "
-    "in [models.md](models.md), what failed is in [log.md](log.md)."
+    "sentences and verdicts follow from the numbers in them. How the method departs from the paper is in "
+    "[method.md](method.md), the bundled models are in [models.md](models.md), what failed is in [log.md](log.md)."
+)
+READING = (
+    "A claim is **reproduced** or **contradicted** if the 95% interval of our figure lies wholly on one side of what "
+    "the paper says, and **undecided** otherwise, also where there is no interval. A claim of several parts is "
+    "reproduced if all of them are, and contradicted if one of them is.",
+    "Intervals are over images unless a table says otherwise. They do not contain what another run of the training "
+    "would change, except where several seeds are named.",
+    "Each interval stands for itself: of twenty that are decided, one may be wrong by chance.",
+    "Where the paper gives no number, a margin in parentheses says what counts as equally good; margins are ours.",
 )
 REPEATING = (
     "Commands run from the root of the repository, with the data sets in `../shared/data` or where FASTGAZE_DATA says. "
@@ -46,10 +56,11 @@ def document(inputs: Inputs, images: Path | None = None) -> list[Block]:
     for made, decided in (
         table1(inputs),
         figure1(inputs, images),
-        figure2(inputs, images),
+        quality(inputs, images),
         random_search(inputs, images),
         equal_cost(inputs),
         choices(inputs),
+        (paper_pace(inputs), []),
         figure3(inputs, images),
         figure4(inputs, images),
         table2(inputs),
@@ -59,14 +70,14 @@ def document(inputs: Inputs, images: Path | None = None) -> list[Block]:
         blocks += made
         claims += decided
     head: list[Block] = [Heading("Results: the paper, run again", 1), Text(INTRODUCTION)]
-    return [*head, Heading("The paper's claims"), claims_table(claims), Text(REPEATING), *blocks]
+    return [*head, Heading("The paper's claims"), Points(READING), claims_table(claims), Text(REPEATING), *blocks]
 
 
 def claims_table(claims: list[Claim]) -> Table:
     """The opening: one row for each claim."""
     counts = Counter(claim.verdict for claim in claims)
     about = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict) + f", of {len(claims)} claims."
-    rows = tuple((c.text, c.paper, c.ours, str(c.verdict), f"`{c.command}`") for c in claims)
+    rows = tuple((c.text, c.paper, c.ours.replace("; ", ";\n"), str(c.verdict), f"`{c.command}`") for c in claims)
     return Table(("claim", "in the paper", "ours, with 95% interval", "verdict", "command"), rows, about)
 
 

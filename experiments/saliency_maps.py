@@ -4,7 +4,7 @@
 
 Maps as the paper's caption describes them: gamma-corrected fixation probabilities, black and white at the 1% and 99%
 percentiles of the map. The paper does not give its gamma; here it is 2.2. All models get the same centre bias, that of
-the bundled default model. The photographs are the package's examples, which may be redistributed; the paper's are of
+`fastgaze-m`. The photographs are the package's examples, which may be redistributed; the paper's are of
 CAT2000. Writes results/maps.json and docs/images/results/maps/*.png; `experiments.report` draws with them.
 """
 
@@ -22,12 +22,13 @@ from PIL import Image
 from experiments import common
 from experiments.common import CONFIGS, DOCS, EXAMPLES, RESULTS, Record
 from experiments.entries import Entry, describe, open_scored, read_entries
+from experiments.starts import model_file
 from fastgaze.runtime.card import read_card
-from fastgaze.runtime.zoo import default_name, find
 
 GAMMA = 2.2
 PERCENTILES = (1.0, 99.0)
 HEIGHT = 192  # pixels of a stored map
+BIAS = "fastgaze-m"  # whose centre bias all models get
 
 
 def intensity(log_density: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
@@ -76,23 +77,23 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw every model that the list shows in a figure and whose file is there; what was drawn before stays."""
+    """Draw every model that the list shows and whose file is there; what was drawn before by the same rule stays."""
     options = common.parse(make_parser(), arguments)
     torch.set_num_threads(1)
     options.images.mkdir(parents=True, exist_ok=True)
     shown = tomllib.loads(options.models.read_text())["figures"]
     shown["pictures"] = shown["pictures"][:1] if options.tiny else shown["pictures"]
     photos = store_photos(shown["pictures"], options.images)
-    bias = read_card(find(default_name())).center_bias
+    bias = read_card(model_file(BIAS)).center_bias
+    rule = {"gamma": GAMMA, "percentiles": list(PERCENTILES), "center_bias": BIAS}
     record = common.read_record(options.out) or {}
-    found: dict[str, Record] = record.get("models", {})
+    found: dict[str, Record] = record["models"] if record.get("rule") == rule else {}
     for entry in read_entries(options.models, shown["maps"]):
         if found.get(entry.name, {}).get("sha256") != entry.sha256:
             files = draw(entry, photos, bias, options.images)
             facts = {"family": entry.family, "kind": entry.kind, "sha256": entry.sha256, **describe(entry)}
             found[entry.name] = facts | {"files": files}
             print(f"{entry.name}: {facts['gflop_640x480']:.2f} GFLOP, {len(files)} maps", flush=True)
-    rule = {"gamma": GAMMA, "percentiles": list(PERCENTILES), "center_bias": default_name()}
     about = common.about(options, **rule)
     common.write_record(options.out, about | {"figures": shown, "rule": rule, "models": found})
 

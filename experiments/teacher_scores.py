@@ -107,8 +107,8 @@ def rows(workshop: Workshop) -> Iterator[tuple[str, str, Callable[[], Evaluation
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "teacher.json")
-    parser.add_argument("--config", type=Path, default=CONFIGS / "full.toml", help="settings that trained the teacher")
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "deepgaze2.json")
+    parser.add_argument("--config", type=Path, default=CONFIGS / "deepgaze2.toml", help="settings that trained it")
     return parser
 
 

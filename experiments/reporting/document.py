@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.reporting.verdicts import Verdict
+from experiments.reporting.verdicts import Claim, Verdict
 
 STYLE = Path(__file__).with_name("style.css")
 
@@ -29,6 +29,13 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Points:
+    """Sentences that belong together but are read one by one."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Missing:
     """Something that was not measured yet, and the command that would."""
 
@@ -45,7 +52,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of as many cells as the header has; cells that are numbers are set to the right.
+    """Rows of as many cells as the header has; cells that are numbers are set to the right, and may have several lines.
 
     about: what the numbers are of: data, images, engine, threads, input size, seeds. It stands above the table.
     """
@@ -63,7 +70,9 @@ class Picture:
     caption: str
 
 
-Block = Heading | Text | Missing | Command | Table | Picture
+Block = Heading | Text | Points | Missing | Command | Table | Picture
+Section = tuple[list[Block], list[Claim]]
+"""A part of the report, and the claims of the paper that it decides."""
 
 
 def markdown(blocks: list[Block]) -> str:
@@ -80,12 +89,19 @@ def _markdown(block: Block) -> str:
         case Command(line):
             return f"```sh\n{line}\n```"
         case Picture(path, caption):
-            return f"![{re.sub(r'[`*]|[.].*', '', caption)}]({path})\n\n{caption}"
+            return f"![{_plain(caption)}]({path})\n\n{caption}"
         case Table(header, rows, about):
             lines = [header, ("---",) * len(header), *rows]
-            return f"{about}\n\n" + "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+            return f"{about}\n\n" + "\n".join("| " + " | ".join(cells).replace("\n", "<br>") + " |" for cells in lines)
+        case Points(items):
+            return "\n".join(f"- {item}" for item in items)
         case Text(text):
             return text
+
+
+def _plain(caption: str) -> str:
+    """The first sentence of a caption without markup: what a picture shows, for those who do not see it."""
+    return re.sub(r"[`*]", "", re.split(r"[.](?= |$)", caption, maxsplit=1)[0])
 
 
 def html(blocks: list[Block]) -> str:
@@ -113,10 +129,12 @@ def _html(block: Block) -> str:
         case Command(line):
             return f"<pre><code>{escaping.escape(line)}</code></pre>"
         case Picture(path, caption):
-            image = f'<a href="{path}"><img src="{path}" alt="{escaping.escape(caption, quote=True)}"></a>'
+            image = f'<a href="{path}"><img src="{path}" alt="{escaping.escape(_plain(caption), quote=True)}"></a>'
             return f"<figure>{image}<figcaption>{_inline(caption)}</figcaption></figure>"
         case Table():
             return _table(block)
+        case Points(items):
+            return "<ul>" + "".join(f"<li>{_inline(item)}</li>" for item in items) + "</ul>"
         case Text(text):
             return f"<p>{_inline(text)}</p>"
 
@@ -162,6 +180,7 @@ def _inline(text: str) -> str:
     text = escaping.escape(text, quote=False)
     text = re.sub(r"`([^`]+)`", lambda match: f"<code>{_breakable(match[1])}</code>", text)
     text = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text)
+    text = re.sub(r"(\[[+\-\d.]+,) (?=[+\-\d.]+\])", r"\1&nbsp;", text).replace("\n", "<br>")  # intervals stay whole
     return re.sub(r"\[([^\]]+)\]\(([^)]+)\)", r'<a href="\2">\1</a>', text)
 
 

@@ -63,61 +63,77 @@ def _save(figure: Figure, path: Path) -> None:
 # Figure 1
 
 PANELS = {
-    "Fisher": "a weight on the cost",
-    "frozen costs": "costs frozen at their first estimate",
+    "Fisher": "Fisher: a weight on the cost, live",
+    "frozen costs": "Fisher: costs frozen at their first estimate",
     "Molchanov": "Molchanov et al.",
     "naive": "naive signals",
 }
 REFERENCES = {"Fisher, beta = 0": BLACK, "Fisher, beta*": VERMILION}
-SHADES = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#7a5195", GREY, "#a0522d")
+LOWEST_RISE = 0.002  # nats; the log axis begins here
+# Colours of the lines by what their names contain, the first that fits; dashes tell the betas of a method apart.
+_COLORS = {
+    "first-order": "#CC79A7",
+    "beta*, frozen": "#CC79A7",
+    "unnormalised": GREEN,
+    "normalised": BLUE,
+    "L1A": GREEN,
+    "L1W": BLUE,
+    "random": GREY,
+    "beta at": BLUE,
+}
+_DASHES = {"25%": "-", "50%": "--", "90%": ":"}
 
 
 def figure1(curves: dict[str, Any], path: Path) -> None:
     """Rise of the loss over cost, a panel for each group of methods, two Fisher lines in all of them."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(8, 7.4), layout="constrained")
+        figure = Figure(figsize=(8, 7.8), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True, sharey=True)
         for axes, (group, title) in zip(panels.flat, PANELS.items(), strict=True):
             own = [name for name, found in curves.items() if found["group"] == group and name not in REFERENCES]
-            for name, color in zip(own, SHADES, strict=False):
-                _curve(axes, curves[name], name, color, 1.3)
+            for name in own:
+                color = next((color for part, color in _COLORS.items() if part in name), GREY)
+                dash = next((dash for part, dash in _DASHES.items() if part in name), "-")
+                weighted = curves[name]["beta"] is not None and group == "Molchanov"
+                _curve(axes, curves[name], name, color, 1.0 if weighted else 1.5, dash)
             for name, color in REFERENCES.items():
                 if name in curves:
-                    _curve(axes, curves[name], name if group == "Fisher" else "", color, 2.2)
+                    _curve(axes, curves[name], name if group == "Fisher" else "", color, 2.4, "-")
             axes.set_title(title)
             axes.grid(alpha=0.25)
             if axes.get_legend_handles_labels()[0]:  # none of its methods may have been measured yet
-                axes.legend(loc="lower right", fontsize=7.5)
+                axes.legend(loc="lower right", fontsize=7.5, handlelength=2.6)
         _curve_axes(panels)
         _save(figure, path)
 
 
-def _curve(axes: Any, found: dict[str, Any], name: str, color: str, width: float) -> None:
-    """A line through the means and a band of 95% intervals over images."""
-    start = np.array(found["measured"][0]["losses"])
-    x = [point["cost_percent"] for point in found["measured"]]
-    risen = [np.array(point["losses"]) - start for point in found["measured"]]
+def _curve(axes: Any, found: dict[str, Any], name: str, color: str, width: float, dash: str) -> None:
+    """A line through the means and a band of 95% intervals over images; the unpruned network has no place on it."""
+    start, *pruned = found["measured"]
+    x = [point["cost_percent"] for point in pruned]
+    risen = [np.array(point["losses"]) - np.array(start["losses"]) for point in pruned]
     means = np.array([values.mean() for values in risen])
     half = np.array([1.96 * values.std(ddof=1) / len(values) ** 0.5 for values in risen])
     label = name.replace("beta", "β").replace("frozen costs, ", "").replace("Molchanov, ", "") or None
-    axes.plot(x, means, color=color, linewidth=width, marker="o", markersize=2.5 * width**0.5, label=label)
-    axes.fill_between(x, means - half, means + half, color=color, alpha=0.15, linewidth=0)
+    low, high = (np.maximum(edge, LOWEST_RISE / 10) for edge in (means - half, means + half))
+    axes.plot(x, means, dash, color=color, linewidth=width, marker="o", markersize=2.2 * width**0.5, label=label)
+    axes.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
 
 
 def _curve_axes(panels: Any) -> None:
-    """Per cent from right to left on a log axis; rises on one that is linear around zero."""
+    """Per cent from right to left, both axes logarithmic."""
     for axes in panels[-1]:
         axes.set_xlabel("cost left, per cent of the FLOPs")
     for axes in panels[:, 0]:
         axes.set_ylabel("rise of the loss, nats")
     first = panels[0, 0]
     first.set_xscale("log")
-    first.set_yscale("symlog", linthresh=0.01)
-    first.set_xlim(105, 9)
-    first.set_ylim(bottom=-0.01)
-    ticks = (100, 75, 50, 35, 25, 15, 10)
+    first.set_yscale("log")
+    first.set_xlim(80, 8.2)
+    first.set_ylim(bottom=LOWEST_RISE)
+    ticks = (75, 50, 35, 25, 18, 13, 10)
     first.set_xticks(ticks, [str(tick) for tick in ticks])
-    first.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+    first.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
     first.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
 
 
@@ -129,15 +145,21 @@ METRICS = {
     "nss": "NSS",
     "sim": "SIM",
 }
-# Marker and words of each kind; the last three are snapshots of comparison runs that were tuned alike.
+# Marker and words of each kind; the last four are networks of experiments.
 KINDS = {
     "unpruned": ("s", "unpruned"),
-    "shipped": ("^", "the paper's line"),
+    "finished": ("^", "finished"),
     "regularised": ("o", "β > 0"),
     "unregularised": ("o", "β = 0"),
     "frozen": ("x", "β*, frozen costs"),
+    "paced": ("v", "β*, at the paper's pace"),
 }
-FRONTS = (("shipped", "-", 4.0, 0.3), ("regularised", "-", 1.6, 1.0), ("unregularised", "--", 1.6, 1.0))
+FRONTS = (
+    ("finished", "-", 4.0, 0.3),
+    ("regularised", "-", 1.6, 1.0),
+    ("unregularised", "--", 1.6, 1.0),
+    ("paced", "-.", 1.6, 1.0),
+)
 
 
 def front_of(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -207,6 +229,50 @@ def _marks(axes: Any, own: list[Point], metric: str) -> None:
 def _bar(axes: Any, p: Point, metric: str, color: str) -> None:
     """The 95% interval over images, thin, since points share their images and move together."""
     axes.errorbar(p.ms, p.means[metric], p.error(metric), fmt="none", ecolor=color, elinewidth=0.7, alpha=0.45)
+
+
+# Random search
+
+
+def search(points: Sequence[dict[str, Any]], path: Path) -> None:
+    """Loss over cost of every trial, and for beta > 0 and beta = 0 the best loss up to a cost, with a band."""
+    kinds = {"beta": (BLUE, "β > 0"), "none": (BLACK, "β = 0")}
+    found = {kind: np.array([(p["gflop"], p["loss"]) for p in points if p["objective"] == kind]) for kind in kinds}
+    few = min(len(trials) for trials in found.values())
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(8, 4.4), layout="constrained")
+        axes: Any = figure.subplots()
+        grid = np.geomspace(min(p["gflop"] for p in points), max(p["gflop"] for p in points), 200)
+        for kind, (color, name) in kinds.items():
+            if len(found[kind]):
+                _search_front(axes, found[kind], grid, few, color, name)
+        betas = [np.log10(p["beta"]) for p in points if p["objective"] == "beta"]
+        if betas:
+            dots = axes.scatter(*found["beta"].T, s=34, c=betas, cmap="viridis_r", edgecolors=BLUE, zorder=3)
+            figure.colorbar(dots, ax=axes, label="log10 of β, nats per GFLOP", pad=0.02)
+        axes.scatter(*found["none"].reshape(-1, 2).T, s=34, c="white", edgecolors=BLACK, zorder=3)
+        axes.set(xscale="log", xlabel="GFLOP at 640x480", ylabel="validation loss, nats per fixation")
+        for axis_format in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            axis_format(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.grid(alpha=0.25)
+        axes.legend(loc="upper right")
+        _save(figure, path)
+
+
+def _search_front(axes: Any, trials: Any, grid: Any, few: int, color: str, name: str) -> None:
+    """The best loss of the trials up to each cost; the band is of draws of ``few`` trials with replacement."""
+
+    def best(drawn: Any) -> Any:
+        reached = np.where(drawn[:, :1] <= grid[None], drawn[:, 1:], np.inf).min(axis=0)
+        return np.where(np.isinf(reached), np.nan, reached)
+
+    rng = np.random.default_rng(0)
+    draws = np.array([best(trials[rng.integers(len(trials), size=max(few, 1))]) for _ in range(500)])
+    known = np.isfinite(draws).mean(axis=0) > 0.95
+    if known.any():
+        low, high = np.nanquantile(draws[:, known], [0.025, 0.975], axis=0)
+        axes.fill_between(grid[known], low, high, color=color, alpha=0.15, linewidth=0, step="post")
+    axes.step(grid, best(trials), where="post", color=color, linewidth=1.8, label=name)
 
 
 # Figure 3

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from experiments.common import Record, read_record
 from experiments.reporting.document import Missing
+from fastgaze.runtime import zoo
+from fastgaze.runtime.card import identity
 
 COMMANDS = {
     "lenet_mnist": "python -m experiments.lenet_mnist",
@@ -56,7 +58,15 @@ class Inputs:
         return self.front is not None and "timing" in self.front
 
     def models(self, data: str = "cat2000") -> dict[str, Record]:
-        """The models of the front that were scored on ``data``: teacher, unpruned, shipped, peer, then experiments."""
+        """The models of the paper that were scored on ``data``: teacher, unpruned, finished, peer, then experiments."""
+        return {name: facts for name, facts in self._scored(data).items() if facts["kind"] != "bundled"}
+
+    def bundled(self, data: str = "cat2000") -> dict[str, Record]:
+        """The bundled models that were scored on ``data``, if they are still the same files."""
+        found = {name: facts for name, facts in self._scored(data).items() if facts["kind"] == "bundled"}
+        return {name: facts for name, facts in found.items() if facts["sha256"] == bundled_identity(name)}
+
+    def _scored(self, data: str) -> dict[str, Record]:
         found = {} if self.front is None else self.front["models"]
         order = sorted(found, key=lambda name: (*_place(found[name]), name))
         return {name: found[name] for name in order if data in found[name]["scores"]}
@@ -68,9 +78,14 @@ class Inputs:
         return None if time is None else float(time["cpu_ms"])
 
 
+def bundled_identity(name: str) -> str:
+    """Of what the bundled file computes now; empty if there is none of that name."""
+    return identity(zoo.find(name).read_bytes()) if name in [model.name for model in zoo.models()] else ""
+
+
 def _place(facts: Record) -> tuple[int, float]:
     """Where a model stands in a table, larger ones first."""
-    kinds = ("teacher", "unpruned", "shipped", "peer", "regularised", "unregularised", "frozen")
+    kinds = ("teacher", "unpruned", "finished", "bundled", "peer", "regularised", "unregularised", "frozen", "paced")
     return (len(kinds) if facts.get("source") else 0) + kinds.index(facts["kind"]), -facts["gflop_640x480"]
 
 

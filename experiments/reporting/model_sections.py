@@ -2,19 +2,20 @@
 
 from experiments.common import Record
 from experiments.reporting import paper
-from experiments.reporting.document import Block, Command, Heading, Table, Text
+from experiments.reporting.document import Block, Command, Heading, Section, Table, Text
 from experiments.reporting.gaze_sections import PROTOCOL
-from experiments.reporting.inputs import COMMANDS, Inputs, command, machine, missing, size_words
-from experiments.reporting.pruning_sections import Section
+from experiments.reporting.inputs import COMMANDS, Inputs, bundled_identity, command, machine, missing, size_words
 from experiments.reporting.speeds import Key, Range, Speed, run_words, speeds
 from experiments.reporting.verdicts import Claim, Verdict
+from experiments.starts import LINE
 from fastgaze.core.cost import flops, layers
 from fastgaze.core.spec import GazeSpec, spec_for
 
 METRICS = {"auc": "AUC", "kl": "KL", "sim": "SIM", "nss": "NSS"}
 READING_METRICS = {"auc": "AUC", "nss": "NSS", "information_gain": "information gain, bits"}
-SCORES = {"auc": "AUC", "nss": "NSS", "log_likelihood_bits": "bits"}
 REFERENCE = (480, 640)
+OLD = ("deepgaze2", *LINE)
+"""Models that a speed run may have timed although they are not bundled."""
 
 
 # Table 2
@@ -111,8 +112,8 @@ def _bias_words(baselines: Record, models: dict[str, Record], data: str) -> str:
     if not parts:
         return "The centre bias alone is behind every model in every metric."
     why = (
-        " One map serves all metrics there, the density itself, which is sharper than what minimises KL; the protocol "
-        "punishes that, not the prediction."
+        " One map serves all metrics there, the density itself; the `tuebingen` protocol gives each metric the map "
+        "that is best for it."
         if data.endswith("legacy") and any("KL" in part for part in parts)
         else ""
     )
@@ -196,28 +197,44 @@ def _reading_words(scores: dict[str, dict[str, Record]]) -> str:
 
 
 def speed(inputs: Inputs) -> Section:
-    """What is bundled, by engine and precision."""
-    blocks: list[Block] = [Heading("Speed of the bundled models")]
+    """By engine and precision: what is bundled, and the paper's line."""
+    blocks: list[Block] = [Heading("Speed by engine")]
     record = inputs.read("speed")
     if record is None:
-        return [*blocks, missing("speed", "speed of what is bundled, by engine")], []
-    rows = speeds(record)
+        return [*blocks, missing("speed", "speed by engine")], []
     last = record["runs"][-1]
     picture = size_words(last["settings"]["picture"])
-    scored = next((run["scored_on"] for run in reversed(record["runs"]) if "scored_on" in run), None)
     about = (
         f"A {picture} RGB array in, a {picture} log density out, one thread; median CPU milliseconds and range over "
-        f"{run_words(record)}; ratios formed within a round. {machine(last['machine'])}."
+        f"the runs that timed the model, of {run_words(record)}; ratios formed within a round. "
+        f"{machine(last['machine'])}."
     )
-    if scored:
-        about += f" Scores: {scored['data']}, {scored['images']} images, {PROTOCOL}."
-    own = [row for row in rows.values() if row.key.own_size or row.key.name == "deepgaze2"]
-    fed = [row for row in rows.values() if not row.key.own_size and row.key.name != "deepgaze2"]
-    header = ("model", "engine", "precision", "network input", "CPU ms", *_RATIOS, "x peer", *SCORES.values())
+    rows = list(speeds(record).values())
+    names = {row.key.name for row in rows}
+    bundled = {name for name in names if any(r.identity and r.identity == bundled_identity(name) for r in rows)}
+    parts = {
+        "Bundled models": [row for row in rows if row.key.name in bundled],
+        "The paper's line, which is no longer bundled": [row for row in rows if row.key.name.split(".")[0] in OLD],
+    }
     same = _same_engine(inputs)
-    blocks.append(Table(header, tuple(_speed_row(row, same) for row in own), f"At the scored size. {about}"))
-    blocks.append(Table(header[:7], tuple(_speed_row(row, {})[:7] for row in fed), f"Networks fed {picture}. {about}"))
+    for title, part in parts.items():
+        if part:
+            blocks += [Heading(title, 3), *_speed_tables(part, same, picture, about)]
     return [*blocks, Command(command("speed", last))], []
+
+
+def _speed_tables(rows: list[Speed], same: dict[str, Range], picture: str, about: str) -> list[Block]:
+    own = [row for row in rows if row.key.own_size or row.key.name == "deepgaze2"]
+    fed = [row for row in rows if not row.key.own_size and row.key.name != "deepgaze2"]
+    header = ("model", "engine", "precision", "network input", "CPU ms", *_RATIOS, "x peer")
+    less = [*header[:5], header[6]]
+    tables: list[Block] = []
+    if own:
+        tables.append(Table(header, tuple(_speed_row(row, same) for row in own), f"At the scored size. {about}"))
+    if fed:
+        cells = tuple((*(row := _speed_row(each, {}))[:5], row[6]) for each in fed)
+        tables.append(Table(tuple(less), cells, f"Networks fed {picture}. {about}"))
+    return tables
 
 
 _RATIOS = ("x DeepGaze II, same engine, each at its scored size", "x DeepGaze II in eager torch at 512x384")
@@ -247,5 +264,4 @@ def _speed_row(row: Speed, same: dict[str, Range]) -> tuple[str, ...]:
         "-" if ratio is None else ratio.shown(1 if ratio.median < 20 else 0),
         "-" if row.to_eager is None else row.to_eager.shown(1 if row.to_eager.median < 20 else 0),
         "-" if row.to_peer is None else row.to_peer.shown(1),
-        *(f"{row.scores[metric]:.3f}" if metric in row.scores else "-" for metric in SCORES),
     )

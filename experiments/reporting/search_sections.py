@@ -1,59 +1,46 @@
-"""What counting the cost is worth: the random search, networks at equal cost, and other choices while pruning."""
+"""The random search over beta and the number of maps: how much cost a weight on the cost saves at equal quality."""
 
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from experiments.common import Record
-from experiments.reporting import paper
-from experiments.reporting.document import Block, Command, Heading, Picture, Table, Text
-from experiments.reporting.inputs import COMMANDS, Inputs, command, missing
-from experiments.reporting.pruning_sections import Section
-from experiments.reporting.verdicts import (
-    Claim,
-    Estimate,
-    Sample,
-    Verdict,
-    above,
-    below,
-    not_measured,
-    paired,
-    unpaired,
-)
+from experiments.reporting import drawings, paper
+from experiments.reporting.document import Block, Command, Heading, Missing, Picture, Section, Table, Text
+from experiments.reporting.gaze_sections import SHOWN, score_words
+from experiments.reporting.inputs import Inputs, command, missing
+from experiments.reporting.variant_sections import trained_at
+from experiments.reporting.verdicts import Claim, Estimate, above, not_measured
 from fastgaze.core.pareto import pareto
-from fastgaze.evaluation.figures import pareto_figure
 
-SETS = {"salicon-val": "SALICON val", "osie-held-out": "OSIE, kept out", "cat2000": "CAT2000"}
-BITS = "log_likelihood_bits"
-KINDS = {"regularised": "β*", "unregularised": "β = 0", "frozen": "β*, frozen costs"}
-SAME_COST = 0.005  # relative difference of GFLOP that counts as equal
-RESAMPLES = 500
-Trials = list[tuple[float, float]]
-"""(loss, GFLOP) of every trial."""
-
-
-# Random search
+RESAMPLES = 1000
+LEVELS = 20  # of loss, at which two fronts are compared
+Trials = npt.NDArray[np.float64]
+"""(trials, 2): loss, or anything else of which less is better, and GFLOP."""
 
 
 def random_search(inputs: Inputs, images: Path | None) -> Section:
     """Beta and the number of maps, drawn at random."""
     blocks: list[Block] = [Heading("Random search over β and the number of maps")]
     record = inputs.read("sweep")
+    claims = [_loss_claim(record), _auc_claim(inputs, record)]
     if record is None:
-        return [*blocks, missing("search", "the random search")], [_search_claim([], None)]
-    points = record["points"]
+        return [*blocks, missing("search", "the random search")], claims
+    points, line = record["points"], command("search", record)
+    planned = record["settings"].get("trials", len(points))
+    if len(points) < planned:
+        blocks.append(Missing(f"{planned - len(points)} of {planned} trials", line))
     if images is not None:
-        images.mkdir(parents=True, exist_ok=True)
-        pareto_figure([(p["gflop"], p["loss"], p["objective"]) for p in points], images / "sweep.png")
-    ratios = _ratios(points)
-    about = search_words(record)
-    blocks.append(Picture("images/results/sweep.png", f"{about} Lines: Pareto fronts."))
+        drawings.search(points, images / "sweep.png")
+    bands = "Lines: the best loss up to a cost; bands: 95% intervals over trials, as many of either kind in every draw."
     blocks += [
-        _trials(record, "The trials of the figure above, with its settings."),
-        Text(_search_sentence(ratios)),
-        Command(command("search", record)),
+        Picture("images/results/sweep.png", f"{search_words(record)} {bands}"),
+        Text(_sentence(points)),
+        _trials(record, "The trials of the figure above, with its settings, cheapest first."),
+        Command(line),
     ]
-    return blocks, [_search_claim(points, record)]
+    return blocks, claims
 
 
 def search_words(record: Record) -> str:
@@ -67,7 +54,7 @@ def search_words(record: Record) -> str:
         f"{high:g} nats per GFLOP at 640x480, {least:.0%} to {most:.0%} of the maps removed, {s['share']:.0%} of them "
         f"every {s['steps']} steps of {s['batch']} images ({s['optimizer']}, rate {s['learning_rate']:g}), then "
         f"{s['tuning_steps']} steps of tuning; validation loss in nats on {s['validation_images']} images of SALICON "
-        f"val at {_trained_at(s)}; torch, {s['precision']}; one seed."
+        f"val at {trained_at(s)}; torch, {s['precision']}, one thread; one seed."
     )
 
 
@@ -87,207 +74,143 @@ def _trials(record: Record, about: str) -> Table:
     return Table(header, rows, about)
 
 
+# Costs at equal quality
+
+
 def _split(points: list[Record]) -> tuple[Trials, Trials]:
     """Trials with beta > 0, and those with beta = 0."""
-    ours, others = ([(p["loss"], p["gflop"]) for p in points if p["objective"] == kind] for kind in ("beta", "none"))
+    kinds = ([(p["loss"], p["gflop"]) for p in points if p["objective"] == kind] for kind in ("beta", "none"))
+    ours, others = (np.array(found, np.float64).reshape(-1, 2) for found in kinds)
     return ours, others
 
 
-def _ratios(points: list[Record]) -> list[float]:
-    return cost_ratios(*_split(points))
+def cost_ratios(ours: Trials, others: Trials) -> npt.NDArray[np.float64]:
+    """Cost of the others' front over that of our front at equally spaced levels of the loss that both reach."""
+    fronts = [np.array(_front(trials)) for trials in (ours, others)]
+    if min(map(len, fronts)) < 2:
+        return np.empty(0)
+    low, high = max(front[0, 0] for front in fronts), min(front[-1, 0] for front in fronts)
+    if low >= high:
+        return np.empty(0)
+    levels = np.linspace(low, high, LEVELS)
+    costs = [np.interp(levels, front[:, 0], np.log(front[:, 1])) for front in fronts]
+    ratios: npt.NDArray[np.float64] = np.exp(costs[1] - costs[0])
+    return ratios
 
 
-def _search_sentence(ratios: list[float]) -> str:
-    if not ratios:
-        return "The two fronts have no range of loss in common, so their costs cannot be compared."
-    times = f"{min(ratios):.2f} to {max(ratios):.2f}" if len(ratios) > 1 else f"{ratios[0]:.2f}"
-    where = f"{len(ratios)} points of" if len(ratios) > 1 else "the one point of"
-    return f"For the same loss β = 0 needs {times} times the GFLOP of {where} the front with β > 0 in its range."
-
-
-def cost_ratios(ours: Trials, others: Trials) -> list[float]:
-    """Cost of the others' front over each point of our front that lies in its range of loss."""
-    front = _front(others)
-    if len(front) < 2:
-        return []
-    losses, costs = (np.array(column) for column in zip(*front, strict=True))
-    inside = [(loss, cost) for loss, cost in _front(ours) if losses[0] <= loss <= losses[-1]]
-    return [float(np.exp(np.interp(loss, losses, np.log(costs))) / cost) for loss, cost in inside]
-
-
-def _front(trials: Trials) -> Trials:
+def _front(trials: Trials) -> list[tuple[float, float]]:
     """By loss, from low to high."""
-    return pareto(trials, cost=lambda trial: trial[0], loss=lambda trial: trial[1])
+    pairs = [(float(loss), float(cost)) for loss, cost in trials]
+    return pareto(pairs, cost=lambda trial: trial[0], loss=lambda trial: trial[1])
 
 
-def largest_ratio(points: list[Record]) -> Estimate | None:
-    """The largest cost ratio at equal loss, with a bootstrap interval over trials; without one for too few trials."""
-    ratios = _ratios(points)
-    if not ratios:
+def mean_ratio(ours: Trials, others: Trials) -> Estimate | None:
+    """Geometric mean of the cost ratios, with a bootstrap interval over trials; None if nothing can be compared.
+
+    Every draw has as many trials of either kind, since the front of more trials lies lower by chance alone. Where more
+    than a tenth of the draws have no range of loss in common, there are too few trials for an interval.
+    """
+    few = min(len(ours), len(others))
+    whole = cost_ratios(ours, others)
+    if not len(whole):
         return None
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(RESAMPLES):
-        sample = [points[i] for i in rng.integers(len(points), size=len(points))]
-        drawn.append(max(_ratios(sample), default=np.nan))
-    known = np.array(drawn)[~np.isnan(drawn)]
-    if len(known) < 0.9 * RESAMPLES:
-        return Estimate(max(ratios))
-    low, high = np.quantile(known, [0.025, 0.975])
-    return Estimate(max(ratios), float(low), float(high))
+        ratios = cost_ratios(*(trials[rng.integers(len(trials), size=few)] for trials in (ours, others)))
+        if len(ratios):
+            drawn.append(np.log(ratios).mean())
+    if len(drawn) < 0.9 * RESAMPLES:
+        return Estimate(float(np.exp(np.log(whole).mean())))
+    low, middle, high = np.exp(np.quantile(drawn, [0.025, 0.5, 0.975]))
+    return Estimate(float(middle), float(low), float(high))
 
 
-def _search_claim(points: list[Record], record: Record | None) -> Claim:
-    text = "At equal quality, pruning with β > 0 is cheaper than with β = 0"
-    printed = f"up to {paper.SPEEDUP_REGULARISED}x at equal AUC"
-    found = largest_ratio(points) if points else None
+def _ratio_words(ours: Trials, others: Trials, equal: str) -> str:
+    found, whole = mean_ratio(ours, others), cost_ratios(ours, others)
+    assert found is not None
+    interval = "" if found.bounded else " (too few trials for an interval)"
+    return (
+        f"at equal {equal} β = 0 needs {found.shown(2)} times the GFLOP of β > 0 on average{interval}, at most "
+        f"{whole.max():.2f} and at least {whole.min():.2f} times; {len(ours)} trials with β > 0, {len(others)} without"
+    )
+
+
+def _sentence(points: list[Record]) -> str:
+    ours, others = _split(points)
+    if not len(cost_ratios(ours, others)):
+        return "The two fronts have no range of loss in common, so their costs cannot be compared."
+    words = _ratio_words(ours, others, "validation loss")
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def _loss_claim(record: Record | None) -> Claim:
+    text = "At equal validation loss, pruning with β > 0 is cheaper than with β = 0"
+    printed = "at equal AUC, see the next line"
+    ours, others = _split([] if record is None else record["points"])
+    found = mean_ratio(ours, others)
     if found is None:
         return not_measured(text, printed, command("search", record))
-    interval = "" if found.bounded else ", too few trials for an interval"
-    words = f"up to {found.shown(2)} times the GFLOP at equal loss, {len(points)} trials{interval}"
-    return Claim(text, printed, words, above(found, 1.0), command("search", record))
+    return Claim(text, printed, _ratio_words(ours, others, "loss"), above(found, 1.0), command("search", record))
 
 
-# Equal cost
-
-
-def equal_cost(inputs: Inputs) -> Section:
-    """Variants of pruning from one start, at equal cost, paired over images."""
-    blocks: list[Block] = [Heading("What counting the cost is worth, at equal cost")]
-    record = inputs.read("equal_cost")
-    if record is None:
-        compared = {n: f for n, f in inputs.models("salicon-val").items() if f.get("source") == "comparison"}
-        blocks.append(missing("equal_cost", "three seeds at exactly equal cost"))
-        blocks += _earlier(compared) if compared else []
-    else:
-        blocks += _variants(record, command("equal_cost", record))
-    dense = inputs.read("equal_cost-densegaze")
-    if dense is not None:
-        blocks += [Heading("DenseGaze", 3), *_variants(dense, command("equal_cost-densegaze", dense))]
-    return blocks, [
-        _variant_claim(record, text, printed, pair, "equal_cost")
-        for text, printed, pair in (
-            (
-                "At equal cost, pruning with β* leaves a better network than with β = 0",
-                "no number",
-                "beta* - none",
-            ),
-            ("At equal cost, live costs are better than frozen ones", "Figure 1, no number", "beta* - frozen"),
-            ("At equal cost, an optimised β is better than β*", "Figure 1, no number", "beta - beta*"),
-        )
+def _auc_claim(inputs: Inputs, record: Record | None) -> Claim:
+    """The paper's own comparison, of the trials that `experiments.front` has scored."""
+    text = "At equal AUC on CAT2000, pruning with β > 0 is cheaper than with β = 0"
+    printed = f"up to {paper.SPEEDUP_REGULARISED}x"
+    line = f"{command('search', record)} && {command('front')}"
+    scored = [facts for facts in inputs.models().values() if facts.get("source") == "search"]
+    points = [
+        {
+            "loss": -facts["scores"]["cat2000"]["means"]["auc"],
+            "gflop": facts["gflop_640x480"],
+            "objective": "none" if facts["kind"] == "unregularised" else "beta",
+        }
+        for facts in scored
     ]
+    ours, others = _split(points)
+    found = mean_ratio(ours, others)
+    if found is None:
+        return not_measured(text, printed, line)
+    return Claim(text, printed, _ratio_words(ours, others, "AUC"), above(found, 1.0), line)
 
 
-def choices(inputs: Inputs) -> Section:
-    """The optimizer, early stopping and the first-order term."""
-    blocks: list[Block] = [Heading("Choices while pruning")]
-    record = inputs.read("choices")
-    if record is None:
-        blocks.append(missing("choices", "SGD against Adam, early stopping, the first-order term"))
-    else:
-        blocks += _variants(record, command("choices", record))
-    return blocks, [
-        _variant_claim(record, text, printed, pair, "choices")
-        for text, printed, pair in (
-            ("SGD is slightly better than Adam while pruning", "slightly better results", "sgd - adam"),
-            ("The first-order term of equation 5 hurts", "reduced the performance", "sgd - first-order"),
-            ("Early stopping on the combined cost stops too early", "terminated too early", "sgd - early"),
-        )
-    ]
+# The paper's pace
 
 
-def _earlier(compared: dict[str, Record]) -> list[Block]:
-    """Snapshots of an earlier comparison, with their costs, which are not all equal."""
-    header = ("snapshot", "ranked by", "family", "GFLOP at 640x480", "SALICON val AUC", "SALICON val bits")
+def paper_pace(inputs: Inputs) -> list[Block]:
+    """One map every ten steps with SGD, beside the networks of the fast schedule that cost about as much."""
+    models = inputs.models()
+    paced = {name: facts for name, facts in models.items() if facts.get("source") == "pace"}
+    fast = {name: facts for name, facts in models.items() if facts.get("source") == "search" and "none" not in name}
+    blocks: list[Block] = [Heading("One run at the paper's pace")]
+    if not paced:
+        what = "one map every 10 steps, SGD, 1,500 maps, from the unpruned FastGaze, which has to be trained first"
+        return [*blocks, Missing(f"{what} (`experiments/paper.sh` has all commands)", PACE)]
     rows = []
-    for name, facts in compared.items():
-        means = facts["scores"]["salicon-val"]["means"]
-        kind = str(KINDS.get(facts["kind"], facts["kind"]))
-        cells = (kind, str(facts["family"]), f"{facts['gflop_640x480']:.2f}")
-        rows.append((f"`{name}`", *cells, f"{means['auc']:.3f}", f"{means[BITS]:.3f}"))
-    images = sorted({facts["scores"]["salicon-val"]["images"] for facts in compared.values()})
+    for name, facts in paced.items():
+        rows.append(_pace_row(name, facts))
+        if fast:
+            near = min(fast, key=lambda other: abs(np.log(fast[other]["gflop_640x480"] / facts["gflop_640x480"])))
+            rows.append(_pace_row(near, fast[near]))
     about = (
-        f"An earlier comparison: one pruning run each, tuned alike; SALICON val, {' or '.join(map(str, images))} "
-        "images, `tuebingen` protocol, onnxruntime fp32 at 320x240, one seed."
+        "Networks of the run at the paper's pace, each followed by the trial of the random search (β > 0) of the "
+        f"nearest cost. {score_words(paced)}"
     )
-    return [Table(header, tuple(rows), about), Text(_earlier_words(compared))]
-
-
-def _earlier_words(compared: dict[str, Record]) -> str:
-    """How far apart the costs are, and what follows."""
-    parts = []
-    for family in dict.fromkeys(facts["family"] for facts in compared.values()):
-        costs = [facts["gflop_640x480"] for facts in compared.values() if facts["family"] == family]
-        gap = max(costs) / min(costs) - 1
-        words = "equal" if gap <= SAME_COST else f"{gap:.0%} apart"
-        parts.append(f"the costs of {family} are {words} ({min(costs):.2f} to {max(costs):.2f} GFLOP)")
-    return f"Nothing is decided by it: {'; '.join(parts)}, and one seed has no interval."
-
-
-def _trained_at(s: Record) -> str:
-    """Size of the images, and how many of SALICON's, as settings say; all of them unless they do."""
-    scaled = "" if s.get("scale", 1) == 1 else f" with sides scaled by {s['scale']:g}"
-    return f"{s['size']}{scaled}" + (f", {s['images']:,} training images of SALICON" if s.get("images") else "")
-
-
-def _variants(record: Record, line: str) -> list[Block]:
-    s = record["settings"]
-    about = (
-        f"From `{s['start']}`, pruned to {s['gflop']:g} GFLOP at 640x480 and tuned alike for {s['tuning_steps']} "
-        f"steps; {len(s['seeds'])} seeds; bits over uniform, `tuebingen` protocol, onnxruntime fp32, "
-        f"{_trained_at(s)}; 95% intervals of differences over images (paired) and seeds."
-    )
-    header = ("variant", "GFLOP of each seed", *SETS.values())
-    rows = []
-    for name, found in record["variants"].items():
-        costs = ", ".join(f"{run['gflop']:.3f}" for run in found)
-        rows.append((name, costs, *(_mean_cell(found, data) for data in SETS)))
-    pairs = tuple((pair, *(_pair_cell(record, pair, data) for data in SETS)) for pair in record["pairs"])
     return [
-        Table(header, tuple(rows), f"Mean bits. {about}"),
-        Table(("difference", *SETS.values()), pairs, f"Differences. {about}"),
-        Command(line),
+        *blocks,
+        Table(("model", "GFLOP at 640x480", *SHOWN.values()), tuple(rows), about),
+        Command(command("front")),
     ]
 
 
-def _mean_cell(found: list[Record], data: str) -> str:
-    values = [run["rows"][data][BITS] for run in found if data in run["rows"]]
-    return f"{np.mean(values):.3f}" if values else "-"
+PACE = (
+    "fastgaze workshop prune --config experiments/configs/paper_pace.toml --start runs/fastgaze-wide/best.safetensors "
+    "--out runs/paper-pace"
+)
 
 
-def _pair_cell(record: Record, pair: str, data: str) -> str:
-    found = pair_difference(record, pair, data)
-    return "-" if found is None else found.shown(sign=True)
-
-
-def pair_difference(record: Record, pair: str, data: str = "salicon-val") -> Estimate | None:
-    """``a - b`` in bits; the scatter of the images, paired, and that of the seeds, by Welch, add in squares."""
-    scores, seeds = [], []
-    for name in pair.split(" - "):
-        runs = [run["rows"][data][BITS] for run in record["variants"].get(name, []) if data in run["rows"]]
-        if not runs:
-            return None
-        means = np.mean(runs, axis=1)
-        scores.append(np.mean(runs, axis=0))
-        seeds.append(Sample(float(means.mean()), float(means.std(ddof=1)) if len(means) > 1 else 0.0, len(means)))
-    images, networks = paired(*scores), seeds[0].minus(seeds[1])
-    scatter = Estimate(0.0, networks.low - networks.value, networks.high - networks.value)
-    return unpaired(images, scatter)
-
-
-def same_cost(record: Record, pair: str) -> bool:
-    """Whether the networks of a pair cost the same."""
-    costs = [run["gflop"] for name in pair.split(" - ") for run in record["variants"].get(name, [])]
-    return bool(costs) and max(costs) <= (1 + SAME_COST) * min(costs)
-
-
-def _variant_claim(record: Record | None, text: str, printed: str, pair: str, name: str) -> Claim:
-    found = None if record is None else pair_difference(record, pair)
-    if record is None or found is None:
-        return not_measured(text, printed, COMMANDS[name])
-    line = command(name, record)
-    words = f"{pair.replace('beta', 'β')}: {found.shown(sign=True)} bits on SALICON val"
-    if pair.endswith("early"):  # stopping early keeps more maps: too early means that pruning on costs nothing
-        return Claim(text, printed, words, below(found, 0.05), line)
-    verdict = above(found) if same_cost(record, pair) else Verdict.UNDECIDED
-    return Claim(text, printed, words if same_cost(record, pair) else f"{words}, at unequal cost", verdict, line)
+def _pace_row(name: str, facts: Record) -> tuple[str, ...]:
+    score = facts["scores"]["cat2000"]
+    cells = (Estimate(score["means"][metric], *score["intervals"][metric]).shown() for metric in SHOWN)
+    return (f"`{name}`", f"{facts['gflop_640x480']:.2f}", *cells)

@@ -15,7 +15,7 @@ from experiments.report import document
 from experiments.reporting import model_sections
 from experiments.reporting.document import html, markdown
 from experiments.reporting.drawings import front_of
-from experiments.reporting.inputs import COMMANDS, Inputs
+from experiments.reporting.inputs import COMMANDS, Inputs, bundled_identity
 from experiments.reporting.speeds import Range, speeds
 
 
@@ -64,9 +64,9 @@ MACHINE = {"processor": "Test CPU", "cores": 2, "load": 0.5, "torch": "2", "onnx
 def front(**aucs: float) -> dict[str, Any]:
     models = {
         "deepgaze2": model("teacher", "DeepGaze II", 239.07, 1800, 0.860),
-        "densegaze-m": model("shipped", "DenseGaze", 12.7, 150, aucs.get("dense", 0.870)),
-        "fastgaze-l": model("shipped", "FastGaze", 10, 100, aucs.get("large", 0.868)),
-        "fastgaze-xs": model("shipped", "FastGaze", 1, 10, aucs.get("heaviest", 0.861)),
+        "densegaze-m": model("finished", "DenseGaze", 12.7, 150, aucs.get("dense", 0.870)),
+        "fastgaze-l": model("finished", "FastGaze", 10, 100, aucs.get("large", 0.868)),
+        "fastgaze-xs": model("finished", "FastGaze", 1, 10, aucs.get("heaviest", 0.861)),
         "sweep-3-beta": model("regularised", "FastGaze", 4, 40, 0.850, source="search", found=True),
         "sweep-4-none": model("unregularised", "FastGaze", 4, 40, 0.880, source="search", found=True),
         "star-8": model("regularised", "FastGaze", 8.0, 80, 0.86, source="comparison", found=True),
@@ -116,9 +116,9 @@ def lenet(**errors: float) -> dict[str, Any]:
 
 def test_verdicts_of_figure_1_flip_with_the_numbers(tmp_path: Path) -> None:
     claims = {
-        "FastGaze: naive signals": ("naive", 0.3, 0.01),
-        "FastGaze: a weight on the cost": ("beta", 0.01, 0.3),
-        "FastGaze: live costs": ("frozen", 0.3, 0.01),
+        "Naive signals": ("naive", 0.3, 0.01),
+        "A weight on the cost": ("beta", 0.01, 0.3),
+        "Live costs": ("frozen", 0.3, 0.01),
     }
     for claim, (key, agreeing, contrary) in claims.items():
         for rise, expected in ((agreeing, "reproduced"), (contrary, "contradicted"), (0.1, "undecided")):
@@ -127,7 +127,7 @@ def test_verdicts_of_figure_1_flip_with_the_numbers(tmp_path: Path) -> None:
 
 
 def test_molchanov_is_alike_only_within_the_margin(tmp_path: Path) -> None:
-    claim = "FastGaze: without cost, Fisher prunes as Molchanov"
+    claim = "Without cost, Fisher prunes as Molchanov"
     for rise, expected in ((0.1, "reproduced"), (0.3, "contradicted"), (0.01, "contradicted"), (0.12, "undecided")):
         assert verdict(pages(put(tmp_path, figure1=curves(molchanov=rise)))[0], claim) == expected, rise
 
@@ -135,7 +135,25 @@ def test_molchanov_is_alike_only_within_the_margin(tmp_path: Path) -> None:
 def test_sentences_of_figure_1_flip_with_the_numbers(tmp_path: Path) -> None:
     for rise, verb in ((0.3, "is worse than"), (0.01, "is better than"), (0.1, "cannot be told from")):
         text, _ = pages(put(tmp_path, figure1=curves(naive=rise)))
-        assert f"The better of L1A and L1W {verb} Fisher with β = 0 at 25% of the cost" in text
+        assert f"At 25% of the cost, the better of L1A and L1W {verb} Fisher with β = 0 (" in text
+
+
+def test_a_weight_that_is_best_everywhere_contradicts_that_degrees_need_their_own(tmp_path: Path) -> None:
+    claim = "Networks pruned to different degrees need different β"
+    for few, many, expected in ((0.3, 0.01, "reproduced"), (0.01, 0.01, "undecided")):
+        record = curves()
+        other = json.loads(json.dumps(record["curves"]["Fisher, beta at 50%"]))
+        for point in other["measured"][1:]:
+            point["losses"] = [7.0 + (few if point["mark"] > 30 else many)] * 60
+        record["curves"]["Fisher, beta at 90%"] = other
+        assert verdict(pages(put(tmp_path, figure1=record))[0], claim) == expected, (few, many)
+
+
+def test_curves_of_lenet_decide_no_claim_of_the_paper(tmp_path: Path) -> None:
+    record = curves(naive=0.01) | {"unit_flops": 1e6}
+    text, _ = pages(put(tmp_path, figure1_dash_lenet=record))
+    assert verdict(text, "Naive signals") == "undecided"
+    assert "the better of L1A and L1W is better than Fisher with β = 0" in text
 
 
 def test_the_caption_of_figure_1_says_what_its_record_says(tmp_path: Path) -> None:
@@ -178,6 +196,35 @@ def test_scores_of_single_images_make_intervals_paired(tmp_path: Path) -> None:
     assert "AUC +0.0020 [+0.0020, +0.0020]" in text
 
 
+def test_models_without_scores_of_single_images_are_named_as_not_paired(tmp_path: Path) -> None:
+    put(tmp_path, front=front())
+    (tmp_path / "rows").mkdir()
+    own = {metric: [0.8] * 40 for metric in ("auc", "nss", "sim", "log_likelihood_bits")}
+    for name in ("deepgaze2", "densegaze-m", "fastgaze-l"):
+        (tmp_path / "rows" / f"{name}.cat2000.json").write_text(json.dumps({"name": list(range(40)), **own}))
+    text, _ = pages(tmp_path)
+    assert "for `fastgaze-xs` intervals of two independent means" in text
+    assert "(not paired)" not in next(line for line in text.splitlines() if line.startswith("| DenseGaze is ahead"))
+
+
+def test_dense_is_compared_with_fast(tmp_path: Path) -> None:
+    for dense, ahead, sim in ((0.875, "reproduced", "contradicted"), (0.86, "contradicted", "reproduced")):
+        text, _ = pages(put(tmp_path, front=front(dense=dense)))
+        assert verdict(text, "DenseGaze predicts CAT2000 better than FastGaze") == ahead
+        assert verdict(text, "In SIM, DenseGaze is not ahead of FastGaze") == sim
+
+
+def test_a_bundled_model_is_an_extra_only_as_long_as_its_file_is_the_same(tmp_path: Path) -> None:
+    record = front()
+    record["models"]["default"] = model("bundled", "LiteGaze", 2, 7, 0.873, sha256=bundled_identity("default"))
+    text, _ = pages(put(tmp_path, front=record))
+    extra = text.split("The models that are bundled now minus DeepGaze II")[1].split("\n\n")[1]
+    assert "| `default` |" in extra
+    assert "`default`" not in text.split("Every point.")[1].split("```sh")[0], "no part of the paper"
+    record["models"]["default"]["sha256"] = "another"
+    assert "bundled now minus DeepGaze II" not in pages(put(tmp_path, front=record))[0]
+
+
 def test_a_speed_up_needs_both_the_quality_and_the_factor(tmp_path: Path) -> None:
     claim = "More than 75 times as fast"
     assert verdict(pages(put(tmp_path, front=front()))[0], claim) == "reproduced"
@@ -190,6 +237,15 @@ def test_a_speed_up_needs_both_the_quality_and_the_factor(tmp_path: Path) -> Non
     text, _ = pages(put(tmp_path, front=slow))
     assert verdict(text, claim) == "contradicted"
     assert "50.0 [49.0, 51.0] times in the same engine, each at its scored size (200 times" in text
+
+
+def test_like_is_compared_with_like_where_a_network_is_faster_than_the_papers(tmp_path: Path) -> None:
+    record = front(heaviest=0.85)
+    record["models"]["fastgaze-m"] = model("finished", "FastGaze", 2.8, 19, 0.866)
+    text, _ = pages(put(tmp_path, front=record))
+    assert "`fastgaze-m`: log-likelihood, bits +0.060" in text
+    assert verdict(text, "More than 75 times as fast") == "reproduced"
+    assert verdict(text, "Even heavily pruned networks are as good as DeepGaze II") == "reproduced"
 
 
 def trial(number: int, beta: float, gflop: float, loss: float) -> dict[str, Any]:
@@ -206,32 +262,59 @@ SEARCH = {
 
 def test_costs_of_a_search_at_equal_loss_are_those_of_the_fronts(tmp_path: Path) -> None:
     trials = [trial(0, 0.1, 2, 7.4), trial(1, 0.1, 4, 7.35), trial(2, 0.1, 8, 7.45)]  # the last is on no front
-    trials += [trial(3, 0.0, 2, 7.45), trial(4, 0.0, 4, 7.4), trial(5, 0.0, 16, 7.3)]
+    trials += [trial(3, 0.0, 4, 7.4), trial(4, 0.0, 8, 7.35), trial(5, 0.0, 9, 7.45)]
     put(tmp_path, sweep={"settings": SEARCH, "points": trials, "pareto": [0, 1, 5]})
     text, _ = pages(tmp_path, tmp_path / "images")
     assert "| 1 | 0.1 | 9 | 4.00 | 7.3500 | yes |" in text
-    assert "β = 0 needs 2.00 to 2.00 times the GFLOP of 2 points of the front with β > 0 in its range" in text
+    assert "At equal validation loss β = 0 needs 2.00 times the GFLOP of β > 0 on average" in text
+    assert "at most 2.00 and at least 2.00 times; 3 trials with β > 0, 3 without" in text
     assert "β drawn log-uniformly from 1e-05 to 0.003 nats per GFLOP" in text
     assert "8% of them every 3 steps of 8 images (adam, rate 5e-05), then 200 steps of tuning" in text
+    assert "![3 trials" not in text
+    assert "![6 trials from fastgaze-l, 3 of them with β = 0: β drawn log-uniformly from 1e-05 to 0.003" in text
     assert (tmp_path / "images" / "sweep.png").is_file()
 
 
+def search(factor: float, count: int) -> list[dict[str, Any]]:
+    """``count`` trials with a weight, and half as many without, which cost ``factor`` times as much at every loss."""
+    spread = np.linspace(1, 10, count)
+    points = [trial(2 * i, 0.1, float(g), float(8 - 0.1 * np.log(g))) for i, g in enumerate(spread)]
+    others = spread[:: 2 if count > 4 else 1]
+    points += [trial(2 * i + 1, 0.0, float(g * factor), float(8 - 0.1 * np.log(g))) for i, g in enumerate(others)]
+    return points
+
+
 def test_a_search_decides_only_with_enough_trials(tmp_path: Path) -> None:
-    claim = "At equal quality, pruning with β > 0 is cheaper"
+    claim = "At equal validation loss, pruning with β > 0 is cheaper"
     for factor, count, expected in ((2.0, 40, "reproduced"), (0.5, 40, "contradicted"), (2.0, 2, "undecided")):
-        spread = np.linspace(1, 10, count)
-        points = [trial(2 * i, 0.1, float(g), float(8 - 0.1 * np.log(g))) for i, g in enumerate(spread)]
-        points += [trial(2 * i + 1, 0.0, float(g * factor), float(8 - 0.1 * np.log(g))) for i, g in enumerate(spread)]
-        text, _ = pages(put(tmp_path, sweep={"settings": SEARCH, "points": points, "pareto": []}))
-        assert verdict(text, claim) == expected, (factor, count)
+        record = {"settings": SEARCH, "points": search(factor, count), "pareto": []}
+        assert verdict(pages(put(tmp_path, sweep=record))[0], claim) == expected, (factor, count)
 
 
-def variants(bits: dict[str, float], gflop: dict[str, float]) -> dict[str, Any]:
+def test_more_trials_of_one_kind_are_no_evidence_for_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def drawn(number: int, beta: float) -> dict[str, Any]:
+        gflop = float(rng.uniform(1, 10))
+        return trial(number, beta, gflop, float(8 - 0.1 * np.log(gflop) + abs(rng.normal(0, 0.05))))
+
+    points = [drawn(i, 0.1) for i in range(60)] + [drawn(100 + i, 0.0) for i in range(12)]
+    text, _ = pages(put(tmp_path, sweep={"settings": SEARCH, "points": points, "pareto": []}))
+    assert verdict(text, "At equal validation loss, pruning with β > 0 is cheaper") == "undecided"
+
+
+def test_a_search_that_is_not_finished_says_so(tmp_path: Path) -> None:
+    record = {"settings": SEARCH | {"trials": 32}, "points": search(2.0, 6), "pareto": []}
+    text, _ = pages(put(tmp_path, sweep=record))
+    assert "**Not measured yet**: 23 of 32 trials. Run" in text
+
+
+def variants(bits: dict[str, float], gflop: dict[str, float], seeds: int = 3) -> dict[str, Any]:
     noise = np.random.default_rng(0).normal(0, 0.2, 50)
     runs = {
         name: [
             {"gflop": gflop.get(name, 3.0), "rows": {"salicon-val": {"log_likelihood_bits": (value + noise).tolist()}}}
-            for _ in range(3)
+            for _ in range(seeds)
         ]
         for name, value in bits.items()
     }
@@ -239,13 +322,51 @@ def variants(bits: dict[str, float], gflop: dict[str, float]) -> dict[str, Any]:
     return {"command": "x", "settings": settings, "variants": runs, "pairs": ["beta* - none"]}
 
 
+EQUAL = "At equal cost and after tuning, pruning with β* leaves a better network"
+
+
 def test_networks_are_compared_only_at_equal_cost(tmp_path: Path) -> None:
-    claim = "At equal cost, pruning with β* leaves a better network"
     for none, cost, expected in ((1.4, 3.0, "reproduced"), (1.6, 3.0, "contradicted"), (1.4, 3.3, "undecided")):
         record = variants({"beta*": 1.5, "none": none}, {"none": cost})
         text, _ = pages(put(tmp_path, equal_cost=record))
-        assert verdict(text, claim) == expected, (none, cost)
+        assert verdict(text, EQUAL) == expected, (none, cost)
     assert "at unequal cost" in text
+
+
+def test_a_map_more_or_less_widens_the_interval(tmp_path: Path) -> None:
+    for none, cost, expected in ((1.499, 3.0, "reproduced"), (1.499, 3.05, "undecided")):
+        record = variants({"beta*": 1.5, "none": none}, {"none": cost})
+        assert verdict(pages(put(tmp_path, equal_cost=record))[0], EQUAL) == expected, cost
+
+
+def test_some_of_the_seeds_decide_nothing_and_are_not_called_all(tmp_path: Path) -> None:
+    record = variants({"beta*": 1.5, "none": 1.4}, {}, seeds=2)
+    record["settings"]["variants"] = {"beta*": {}, "none": {}, "frozen": {}}
+    text, _ = pages(put(tmp_path, equal_cost=record))
+    assert verdict(text, EQUAL) == "undecided"
+    assert "`β*` (2 of 3 seeds), `none` (2 of 3 seeds), `frozen` (0 of 3 seeds)" in text
+    assert "up to 2 of 3 seeds so far" in text
+    assert "; 3 seeds;" not in text
+
+
+def test_images_that_stopped_training_do_not_decide(tmp_path: Path) -> None:
+    record = variants({"beta*": 1.5, "none": 1.4}, {})
+    for name, early, late in (("beta*", 9.0, 1.0), ("none", 1.0, 1.1)):
+        for run in record["variants"][name]:
+            run["rows"]["salicon-val"]["log_likelihood_bits"] = [early] * 200 + [late] * 50
+    text, _ = pages(put(tmp_path, equal_cost=record))
+    assert verdict(text, EQUAL) == "contradicted"
+    assert "images: SALICON val 50" in text
+
+
+def test_early_stopping_is_too_early_if_pruning_on_lowers_the_combined_cost(tmp_path: Path) -> None:
+    # From 8 to 3 GFLOP, beta = 0.01 saves 0.05 nats, 0.072 bits.
+    for sgd, cost, expected in ((1.45, 8.0, "reproduced"), (1.40, 8.0, "contradicted"), (1.5, 3.0, "contradicted")):
+        record = variants({"sgd": sgd, "early": 1.5}, {"early": cost}) | {"pairs": ["sgd - early"]}
+        record["settings"]["variants"] = {"sgd": {}, "early": {"beta": [0.01]}}
+        text, _ = pages(put(tmp_path, choices=record))
+        assert verdict(text, "Early stopping on the combined cost") == expected, (sgd, cost)
+    assert "not before 3 GFLOP" in text
 
 
 def test_seeds_that_differ_as_much_as_the_variants_decide_nothing(tmp_path: Path) -> None:
@@ -254,7 +375,7 @@ def test_seeds_that_differ_as_much_as_the_variants_decide_nothing(tmp_path: Path
         scores = run["rows"]["salicon-val"]["log_likelihood_bits"]
         scores[:] = [score + shift for score in scores]
     text, _ = pages(put(tmp_path, equal_cost=record))
-    assert verdict(text, "At equal cost, pruning with β* leaves a better network") == "undecided"
+    assert verdict(text, EQUAL) == "undecided"
 
 
 def test_an_earlier_comparison_names_its_costs(tmp_path: Path) -> None:
@@ -268,6 +389,44 @@ def test_widths_that_were_typed_in_are_never_in_figure_3(tmp_path: Path) -> None
     shown = re.findall(r"^\| `([\w.-]+)` \|", section, flags=re.M)
     assert shown == ["fastgaze-l", "none-8", "star-8", "sweep-3-beta", "sweep-4-none"], "the start, then found ones"
     assert "densegaze-m`" not in section
+
+
+def searched(widths: dict[float, tuple[int, int, int, int]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A front and a search with three trials of each beta, whose layers have the given widths, of 64 at the start."""
+    record = front()
+    names = ("conv1_1", "conv2_1", "conv3_1", "conv4_1")
+    record["models"] = {"fastgaze-l": model("finished", "FastGaze", 10, 100, 0.86)}
+    record["models"]["fastgaze-l"]["layers"] = [[name, 64] for name in names]
+    points = []
+    for beta, shape in widths.items():
+        for _ in range(3):
+            points.append(trial(len(points), beta, 3.0, 7.4))
+            kind, mark = ("regularised", "beta") if beta else ("unregularised", "none")
+            found = model(kind, "FastGaze", 3, 40, 0.86, source="search", found=True)
+            found["layers"] = [list(pair) for pair in zip(names, shape, strict=True)]
+            record["models"][f"sweep-{points[-1]['number']}-{mark}"] = found
+    return record, {"settings": SEARCH, "points": points, "pareto": []}
+
+
+def test_widths_alternate_only_if_they_go_up_and_down(tmp_path: Path) -> None:
+    claim = "Strongly regularised networks alternate"
+    flat, trend, zigzag = (32, 32, 32, 32), (64, 32, 16, 8), (32, 4, 32, 4)
+    for strong, zero, expected in (
+        (zigzag, flat, "reproduced"),
+        (flat, zigzag, "contradicted"),
+        (trend, flat, "undecided"),
+    ):
+        record, sweep = searched({0.0: zero, 1e-4: zero, 1e-3: strong})
+        text, _ = pages(put(tmp_path, front=record, sweep=sweep))
+        assert verdict(text, claim) == expected, (strong, zero)
+
+
+def test_figure_3_shows_a_trial_of_each_of_four_betas(tmp_path: Path) -> None:
+    shape = (32, 32, 32, 32)
+    record, sweep = searched({0.0: shape, 1e-5: shape, 1e-4: shape, 1e-3: shape})
+    text, _ = pages(put(tmp_path, front=record, sweep=sweep))
+    section = text.split("## Figure 3")[1].split("## Figure 4")[0]
+    assert re.findall(r"^\| `(sweep-\d+)", section, flags=re.M) == ["sweep-0", "sweep-3", "sweep-6", "sweep-9"]
 
 
 def test_the_best_fastgaze_is_a_regularised_one(tmp_path: Path) -> None:
@@ -346,7 +505,7 @@ class _Words(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.cells += tag in ("td", "th")
-        if tag not in ("meta", "img", "wbr"):
+        if tag not in ("meta", "img", "wbr", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
