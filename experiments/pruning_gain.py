@@ -265,21 +265,19 @@ def row(options: argparse.Namespace, data: Screens, seed: int, method: str, shar
         prune_theirs(net, batches, share, options.between, kind, int(multiple or 1))
     tune(net, batches, options.tune, 0.005)
     recalibrate(net, (next(batches) for _ in range(10)))
-    own, reference = milliseconds(net, MobileNetV2(4))
+    own, unchanged = milliseconds(net, MobileNetV2(4))
     return {
         "seed": seed, "method": method, "share": share, "flops": flops(net) / start, "milliseconds": own,
-        "milliseconds_unpruned": reference, "load": os.getloadavg()[0],
+        "milliseconds_unpruned": unchanged, "load": os.getloadavg()[0],
         "parameters": sum(p.numel() for p in net.parameters()), "validation": accuracy(net, data.validation),
         "test": accuracy(net, data.test),
     }  # fmt: skip
 
 
-def relative_time(row: Record, rows: list[Record]) -> float:
-    """Time beside that of the unpruned network, in turn where it was measured so, else that of the same seed."""
-    if "milliseconds_unpruned" in row:
-        return float(row["milliseconds"] / row["milliseconds_unpruned"])
+def reference(row: Record, rows: list[Record]) -> float:
+    """Milliseconds of the unpruned network: in turn with this one where it was measured so, else those of its seed."""
     start = next(r for r in rows if r["method"] == "unpruned" and r["seed"] == row["seed"])
-    return float(row["milliseconds"] / start["milliseconds"])
+    return float(row.get("milliseconds_unpruned", start["milliseconds"]))
 
 
 def means(rows: list[Record]) -> dict[tuple[str, float], dict[str, float]]:
@@ -287,8 +285,9 @@ def means(rows: list[Record]) -> dict[tuple[str, float], dict[str, float]]:
     found = {}
     for key in dict.fromkeys((r["method"], r["share"]) for r in sorted(rows, key=_place)):
         same = [r for r in rows if (r["method"], r["share"]) == key]
-        mean = {name: statistics.mean(r[name] for r in same) for name in ("flops", "test")}
-        mean["time"] = statistics.mean(relative_time(r, rows) for r in same)
+        mean = {name: statistics.mean(r[name] for r in same) for name in ("flops", "test", "milliseconds")}
+        mean["unpruned"] = statistics.mean(reference(r, rows) for r in same)
+        mean["time"] = statistics.mean(r["milliseconds"] / reference(r, rows) for r in same)
         mean["spread"] = statistics.stdev(r["test"] for r in same) if len(same) > 1 else 0.0
         found[key] = mean | {"seeds": len(same)}
     return found
@@ -300,10 +299,11 @@ def _place(row: Record) -> tuple[float, int]:
 
 def table(rows: list[Record]) -> str:
     """Means and spreads over seeds, as Markdown."""
-    lines = ["| method | FLOPs | time | test accuracy | seeds |", "|---|---|---|---|---|"]
+    lines = ["| method | FLOPs | time | ms | ms unpruned | test accuracy | seeds |", "|---|---|---|---|---|---|---|"]
     for (method, _), mean in means(rows).items():
-        accuracies = f"{100 * mean['test']:.1f} ± {100 * mean['spread']:.1f}"
-        figures = f"{100 * mean['flops']:.0f} % | {100 * mean['time']:.0f} % | {accuracies} | {mean['seeds']:.0f}"
+        spread = f" ± {100 * mean['spread']:.1f}" if mean["seeds"] > 1 else ""
+        times = f"{100 * mean['time']:.0f} % | {mean['milliseconds']:.2f} | {mean['unpruned']:.2f}"
+        figures = f"{100 * mean['flops']:.0f} % | {times} | {100 * mean['test']:.1f}{spread} | {mean['seeds']:.0f}"
         lines.append(f"| {method} | {figures} |")
     return "\n".join(lines)
 
