@@ -4,8 +4,8 @@ People look at eyes and mouth, so attention alone never sees the hair, and of tw
 one may clip a crown. A small convolutional network (``bundled/parts/heads.onnx``, made by ``python -m experiments.heads
 fit``) says how likely each part of a picture belongs to a head. It is the trunk of a small gaze network, which knows
 what heads look like because people look at them, tuned to the heads that a face detector found in photographs of
-SALICON. Its only use is to choose among windows that keep nearly the same attention: it counts nobody and tells nobody
-apart, and what it finds is never shown or stored.
+SALICON and EyeCrowd. Its only use is to choose among windows: it counts nobody and tells nobody apart, and what it
+finds is never shown or stored.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,15 @@ from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.resize import prepare
 
 FILE = zoo.BUNDLED / "parts" / "heads.onnx"
-LIKELY = 0.5
+LIKELY = 0.4
 """Cells of at least this value form heads."""
-LEAST = 0.03
+LEAST = 0.01
 """Share of the picture that all heads together must have to count in full."""
-ALONE = 1.5
-"""Above 1, so that one sure head counts for more than several that share its area: some window keeps it whole, while
-few keep all of a group."""
+ALONE = 8.0
+"""How much one head counts for more than several that share its area: some window keeps it whole at little cost, while
+few keep all of a group, and those cost attention. Of two heads of the same size each counts 1/256."""
+SURE = 4.0
+"""How much a sure head counts for more than a doubtful one. Round things have lower values than heads."""
 
 Array = npt.NDArray[np.float32]
 Cell = tuple[int, int]
@@ -43,8 +45,8 @@ class Head:
     right: float
     bottom: float
     weight: float
-    """What damage to it counts, 0..1: its highest value, times its share of the area of all heads in the picture, or of
-    ``LEAST`` of the picture where they have less; that to the power of ``ALONE``."""
+    """What damage to it counts, 0..1: its highest value to the power of ``SURE``, times its share of the area of all
+    heads in the picture, or of ``LEAST`` of the picture where they have less, to the power of ``ALONE``."""
 
 
 def head_map(picture: Picture) -> Array:
@@ -93,7 +95,7 @@ def _head(grid: Array, region: Sequence[Cell], share: float) -> Head:
     rows, columns = (slice(min(places), max(places) + 1) for places in zip(*region, strict=True))
     top, bottom = _extent(grid[:, columns].max(axis=1), rows)
     left, right = _extent(grid[rows].max(axis=0), columns)
-    return Head(left, top, right, bottom, (share * float(grid[rows, columns].max())) ** ALONE)
+    return Head(left, top, right, bottom, share**ALONE * float(grid[rows, columns].max()) ** SURE)
 
 
 def _extent(highest: Array, inside: slice) -> tuple[float, float]:

@@ -194,5 +194,5 @@ def _gain(gain: float) -> str:
     return (
         "as much as the middle"
         if points == 0
-        else f"{abs(points)} points {'more' if points > 0 else 'less'} than the middle"
+        else f"{abs(points)} point{'s' * (abs(points) > 1)} {'more' if points > 0 else 'less'} than the middle"
     )

@@ -9,16 +9,18 @@
  * @property {number} top
  * @property {number} right
  * @property {number} bottom
- * @property {number} weight what damage to it counts: (its highest value, times its share of the area of all heads,
- *   or of `LEAST` of the picture where they have less) to the power of `ALONE`
+ * @property {number} weight what damage to it counts: its highest value to the power of `SURE`, times its share of the
+ *   area of all heads, or of `LEAST` of the picture where they have less, to the power of `ALONE`
  */
 
 /** Cells of at least this value form heads. */
-const LIKELY = 0.5;
+const LIKELY = 0.4;
 /** Share of the picture that all heads together must have to count in full. */
-const LEAST = 0.03;
-/** Above 1, so that one sure head counts for more than several that share its area. */
-const ALONE = 1.5;
+const LEAST = 0.01;
+/** How much one head counts for more than several that share its area. */
+const ALONE = 8;
+/** How much a sure head counts for more than a doubtful one. */
+const SURE = 4;
 
 /**
  * The heads of a map, in the order of their first cells, by rows.
@@ -78,7 +80,7 @@ function headOf({ width, height, values }, region, share) {
   });
   const [top, bottom] = extent(byRow, firstRow, lastRow);
   const [left, right] = extent(byColumn, firstColumn, lastColumn);
-  return { left, top, right, bottom, weight: (share * highest) ** ALONE };
+  return { left, top, right, bottom, weight: share ** ALONE * highest ** SURE };
 }
 
 /**
