@@ -100,7 +100,12 @@ def run(store: Any, names: Sequence[str], nodes: int, shard: int, output: str, k
                     assert time.monotonic() < deadline, "the job makes no progress"
                     time.sleep(0.05)
                 started.remove_node(raylets[0], allow_graceful=False)
-            report: dict[str, Any] = json.loads(job.communicate()[0])
+            said = job.communicate()[0]
+        if job.returncode:
+            raise SystemExit(
+                f"the job on {nodes} nodes{', one killed,' * kill} ended with status {job.returncode}: {said}"
+            )
+    report: dict[str, Any] = json.loads(said)
     found = paths_in(store, output)
     exactly_once = Counter(name.removeprefix("s3://") for name in names) == Counter(
         {path.removeprefix("s3://"): count for path, count in found.items()}

@@ -17,8 +17,8 @@ def size(record: dict[str, Any]) -> str:
     found = {name: count / 1e6 for name, count in record["bytes"].items()}
     return (
         f"With the default model a folder has {found['folder']:.0f} MB. A browser without WebGPU loads "
-        f"{found['first_visit']:.1f} MB of it, once, of which {found['engine']:.1f} MB are the engine; from a host that "
-        f"compresses (gzip) these are {found['first_visit_gzip']:.1f} MB."
+        f"{found['first_visit']:.1f} MB of it, once, of which {found['engine']:.1f} MB are the engine; from a host "
+        f"that compresses (gzip) these are {found['first_visit_gzip']:.1f} MB."
     )
 
 
@@ -29,9 +29,9 @@ def speed(record: dict[str, Any]) -> str:
     busy = f", with a load of {machine['load']:g} on {machine['cores']} cores" if machine["load"] > 1 else ""
     return (
         f"Measured on {machine['date']} with Chromium {settings['chromium']} ({machine['processor']}{busy}): the first "
-        f"map came {seconds:.2f} s after the load event, for {used:.2f} s of CPU, the best of {len(record['first_map'])} "
-        f"fresh visits. Later maps took {ratio['total']:.0f} times as long as in Python, the network alone "
-        f"{ratio['network']:.0f} times."
+        f"map came {seconds:.2f} s after the load event, for {used:.2f} s of CPU, the best of "
+        f"{len(record['first_map'])} fresh visits. Later maps took {ratio['total']:.0f} times as long as in "
+        f"Python, the network alone {ratio['network']:.0f} times."
     )
 
 

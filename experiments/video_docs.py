@@ -15,7 +15,8 @@ METHODS = {
     "ours": "fastgaze, chosen on the others",
     "shipped": "fastgaze as it ships",
     "center": "window in the middle",
-    "pyautoflip detection": "pyautoflip, faces and objects (its default)",
+    "pyautoflip detection": "pyautoflip, faces and objects (its default), cut to the ratio",
+    "pyautoflip detection, with bars": "the same as it shows them, often wider than the ratio, with blurred bars",
     "pyautoflip saliency": "pyautoflip, saliency",
     "optimum": "best window of every frame by itself",
 }
@@ -52,7 +53,7 @@ def reframe(record: dict[str, Any]) -> str:
     )
     text += " ".join(_against_middle(record["sequences"], ratio) for ratio in ("9:16", "1:1"))
     if any("pyautoflip detection" in means[ratio] for ratio in means):
-        text += " pyautoflip's windows are cut to the ratio; by itself it often shows wider ones with blurred bars."
+        text += " pyautoflip 0.2.1 had MediaPipe's face detector, because the weights of its own could not be fetched."
     return f"{text} (`python -m experiments.video_reframe`)\n\n{table(head, rows)}"
 
 
