@@ -1,4 +1,4 @@
-"""A hook of mkdocs: links that leave docs/, and the pages of the project that lie at the root of the repository.
+"""A hook of mkdocs: links that leave docs/, pages of the project at the root of the repository, and wide pages.
 
 The pages are written to be read in the repository as well, so they link to ../results/speed.json or ../src/. On the
 site such a link goes to the repository, at the address that the setting ``repo_url`` or the variable
@@ -14,6 +14,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+WIDE = ("results.md",)
+"""Pages of wide tables, which get the room of the navigation and of the table of contents."""
 PROJECT = {"contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md", "security": "SECURITY.md"}
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)]*)?\)")
 
@@ -27,7 +29,9 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
-    """Send links that leave the site to the repository."""
+    """Send links that leave the site to the repository; give wide pages their room."""
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["navigation", "toc"]
     place = _place(page.file.src_uri)
 
     def resolve(match: re.Match[str]) -> str:

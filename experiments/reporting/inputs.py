@@ -15,6 +15,7 @@ COMMANDS = {
     "figure1-lenet": "python -m experiments.pruning_comparison experiments/configs/figure1-lenet.toml",
     "front": "python -m experiments.front",
     "times": "python -m experiments.front --times",
+    "deepgaze2": "python -m experiments.teacher_scores",
     "maps": "python -m experiments.saliency_maps",
     "search": "python -m experiments.random_search",
     "equal_cost": "python -m experiments.equal_cost experiments/configs/equal_cost.toml",
@@ -56,6 +57,12 @@ class Inputs:
     def timed(self) -> bool:
         """Whether the models of the front have been timed."""
         return self.front is not None and "timing" in self.front
+
+    @property
+    def times_command(self) -> str:
+        """The line that timed the models of the front."""
+        timing = {} if self.front is None else self.front.get("timing", {})
+        return command("times", timing)
 
     def models(self, data: str = "cat2000") -> dict[str, Record]:
         """The models of the paper that were scored on ``data``: teacher, unpruned, finished, peer, then experiments."""

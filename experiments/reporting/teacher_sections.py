@@ -8,7 +8,7 @@ from experiments.common import Record
 from experiments.reporting import paper
 from experiments.reporting.document import Block, Command, Heading, Points, Section, Table, Text
 from experiments.reporting.gaze_sections import CONDITIONS, SHOWN, every_point, figure2, score_words
-from experiments.reporting.inputs import COMMANDS, Inputs, missing
+from experiments.reporting.inputs import COMMANDS, Inputs, command, missing
 from experiments.reporting.verdicts import (
     Claim,
     Estimate,
@@ -38,7 +38,28 @@ def quality(inputs: Inputs, images: Path | None) -> Section:
     if not inputs.models():
         return [*blocks, missing("front", "scores of our models on CAT2000")], claims
     blocks += [*figure2(inputs, images), *against_teacher(inputs), every_point(inputs, inputs.models())]
-    return [*blocks, Command(f"{COMMANDS['front']}\n{COMMANDS['times']}"), Text(CONDITIONS)], claims
+    blocks += _teacher(inputs)
+    return [*blocks, Command(f"{COMMANDS['front']}\n{inputs.times_command}"), Text(CONDITIONS)], claims
+
+
+def _teacher(inputs: Inputs) -> list[Block]:
+    """How good the DeepGaze II is that the students are compared with."""
+    record = inputs.read("deepgaze2")
+    if record is None:
+        return [missing("deepgaze2", "scores of DeepGaze II on what its readouts were trained on")]
+    rows = []
+    for row in record["rows"]:
+        found = (_estimate(row, metric).shown() for metric in SHOWN)
+        rows.append((row["model"], row["data"], str(row["images"]), *found))
+    config = record["settings"]["config"]
+    about = (
+        f"DeepGaze II as it was trained for this page (`experiments/configs/{config}`): `one readout` before the "
+        "eye-tracking sets, `ensemble` after them, `out of fold` every image by the one member that did not train on "
+        "it. `tuebingen` protocol, the set's own centre bias without the image at hand; torch, fp32, 320x240, one "
+        "thread, one run; 95% intervals over images."
+    )
+    table = Table(("model", "data", "images", *SHOWN.values()), tuple(rows), about)
+    return [table, Command(command("deepgaze2", record))]
 
 
 class Difference(NamedTuple):
@@ -206,7 +227,7 @@ def _metric_claim(inputs: Inputs, text: str, pair: tuple[str, str], decided: dic
 def _speed_claim(inputs: Inputs, text: str, printed: str, asked: tuple[str, str, float, float]) -> Claim:
     """``asked``: model, metric, how far it must be above DeepGaze II, and how many times as fast."""
     name, metric, margin, times = asked
-    line = f"{COMMANDS['front']} && {COMMANDS['times']}"
+    line = f"{COMMANDS['front']} && {inputs.times_command}"
     gap, speed = difference(inputs, name, metric), _speedup(inputs, name)
     if gap is None or speed is None:
         return not_measured(text, printed, line)

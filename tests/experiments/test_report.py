@@ -469,7 +469,17 @@ def test_speeds_are_medians_and_ranges_over_all_runs() -> None:
 
 def test_what_was_not_measured_is_named_with_its_command(tmp_path: Path) -> None:
     text, page = pages(tmp_path)
-    for name in ("lenet_mnist", "figure1", "figure1-lenet", "front", "maps", "search", "equal_cost", "speed"):
+    for name in (
+        "lenet_mnist",
+        "figure1",
+        "figure1-lenet",
+        "front",
+        "maps",
+        "search",
+        "equal_cost",
+        "choices",
+        "speed",
+    ):
         assert f"Run `{COMMANDS[name]}`" in text, name
     assert "![" not in text
     assert "<img" not in page
