@@ -277,7 +277,7 @@ def row(options: argparse.Namespace, data: Screens, seed: int, method: str, shar
 def reference(row: Record, rows: list[Record]) -> float:
     """Milliseconds of the unpruned network: in turn with this one where it was measured so, else those of its seed."""
     start = next(r for r in rows if r["method"] == "unpruned" and r["seed"] == row["seed"])
-    return float(row.get("milliseconds_unpruned", start["milliseconds"]))
+    return float(row["milliseconds_unpruned"] if "milliseconds_unpruned" in row else start["milliseconds"])
 
 
 def means(rows: list[Record]) -> dict[tuple[str, float], dict[str, float]]:
