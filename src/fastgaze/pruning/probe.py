@@ -194,7 +194,7 @@ class _Collector:
 
     def _is_first(self, layer: Layer, report: _Report) -> bool:
         """Whether this is the forward pass; activation checkpointing runs layers again in the backward pass."""
-        if torch._C._current_graph_task_id() != -1:  # type: ignore[attr-defined]
+        if torch._C._current_graph_task_id() != -1:
             return False
         report.seen += 1
         if report.seen > layer.calls * layer.sources:
