@@ -276,8 +276,9 @@ def row(options: argparse.Namespace, data: Screens, seed: int, method: str, shar
 
 def reference(row: Record, rows: list[Record]) -> float:
     """Milliseconds of the unpruned network: in turn with this one where it was measured so, else those of its seed."""
-    start = next(r for r in rows if r["method"] == "unpruned" and r["seed"] == row["seed"])
-    return float(row["milliseconds_unpruned"] if "milliseconds_unpruned" in row else start["milliseconds"])
+    if "milliseconds_unpruned" in row:
+        return float(row["milliseconds_unpruned"])
+    return float(next(r["milliseconds"] for r in rows if (r["method"], r["seed"]) == ("unpruned", row["seed"])))
 
 
 def means(rows: list[Record]) -> dict[tuple[str, float], dict[str, float]]:

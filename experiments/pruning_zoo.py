@@ -269,6 +269,9 @@ def page(found: dict[str, Any]) -> str:
         rows = {name: found[f"{library}/{name}"] for name in names if f"{library}/{name}" in found}
         counts = " | ".join(_passed(rows, side, len(names)) for side in ("ours", "theirs"))
         lines += [f"## {library}", "", "| fastgaze | torch-pruning |", "|---|---|", f"| {counts} |", ""]
+        tried = sum("error_random" in row.get("ours", {}) for row in rows.values())
+        if tried < len(rows):
+            lines += [f"The trial without random maps has been made with {tried} of {len(rows)} networks.", ""]
         lines += [
             "| network | maps | prunable | FLOPs left | masked - compacted | torch-pruning | what stays or fails |",
             "|---|---|---|---|---|---|---|",
