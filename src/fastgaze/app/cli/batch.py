@@ -1,5 +1,7 @@
 """``fastgaze batch``: many pictures into Parquet files, on this machine or on a Ray cluster."""
 
+import sys
+from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
@@ -60,7 +62,8 @@ def batch(
         density=None if size is None else parse_size(size),
         shard=shard,
     )
-    with common.progress() as bar:
+    # Ray reports lost nodes on stdout, where only the result belongs.
+    with redirect_stdout(sys.stderr), common.progress() as bar:
         task = bar.add_task("pictures", total=None)
         summary = run(
             source,
