@@ -93,7 +93,7 @@ def _expand(facts: dict[str, Any]) -> Iterator[Entry]:
 
 
 def _training(folder: Path) -> bool:
-    """Whether a run in the folder has begun and not ended: its best network so far is no result."""
+    """Whether a run in the folder has begun and not ended, so that its best network may still change."""
     return (folder / "state.safetensors").is_file() and not (folder / "result.json").is_file()
 
 

@@ -93,8 +93,8 @@ def against_teacher(inputs: Inputs) -> list[Block]:
     line = {name: facts for name, facts in models.items() if facts["kind"] in ("finished", "unpruned", "peer")}
     blocks: list[Block] = [_differences(inputs, line, "Students minus DeepGaze II, 95%"), _words(inputs, line)]
     if bundled:
-        extra = "The models that are bundled now minus DeepGaze II, 95%. They are no part of the paper: LiteGaze, "
-        blocks.append(_differences(inputs, bundled, f"{extra}trained on more data, `tiny` a FastGaze"))
+        extra = "The models that are bundled now minus DeepGaze II, 95%. The paper has nothing like them: LiteGaze, "
+        blocks.append(_differences(inputs, bundled, f"{extra}trained on more data, and `tiny`, a FastGaze"))
     return blocks
 
 
