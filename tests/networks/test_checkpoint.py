@@ -217,7 +217,11 @@ def test_checkpoints_are_kept() -> None:
     assert sum(path.stat().st_size for path in KEPT) < 60e6
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+# DeepGaze II is an ensemble, kept without its trunk: `fastgaze.load("deepgaze2")` puts it together.
+SINGLE = [path for path in KEPT if path.stem != "deepgaze2"]
+
+
+@pytest.mark.parametrize("path", SINGLE, ids=lambda path: path.stem)
 def test_a_kept_checkpoint_loads_and_says_how_it_came_to_be(path: Path) -> None:
     model, record = load_gaze_model(path)
     assert record.architecture == model.spec.architecture
