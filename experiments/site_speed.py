@@ -4,7 +4,7 @@
 
 Browser and Python share one core. The first map counts from the page's load event to the result on the screen, with
 compiling the engine and loading the model, in a browser that has never seen the page. Later maps are timed in turns
-with Python, from the bytes of a JPEG file to the log density on the grid, and the fastest of several rounds counts:
+with Python, from the bytes of a JPEG file to the log density on the grid, and the median of several rounds counts:
 what else runs on the machine only makes a round slower. CPU seconds are those of all processes of the browser.
 
 Needs Playwright's Python, a Chromium and the package of onnxruntime-web (see docs/site.md).
@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -95,10 +96,10 @@ def in_python(predictor: Predictor, photo: bytes) -> dict[str, float]:
     return dict(gaze.milliseconds)
 
 
-def fastest(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Of every step, and of all steps together."""
-    steps = {step: min(times[step] for times in rounds) for step in STEPS}
-    return {**steps, "total": min(sum(times[step] for step in STEPS) for times in rounds)}
+def medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Milliseconds of every step, and of all steps together."""
+    steps = {step: median(times[step] for times in rounds) for step in STEPS}
+    return {**steps, "total": median(sum(times[step] for step in STEPS) for times in rounds)}
 
 
 def sizes(folder: Path, first_visit: int) -> dict[str, int]:
@@ -142,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 later["python"].append(in_python(predictor, content))
             version = browser.version
             browser.close()
-    ours, theirs = fastest(later["browser"]), fastest(later["python"])
+    ours, theirs = medians(later["browser"]), medians(later["python"])
     record = about(options, model=predictor.name, threads=1, onnxruntime_web=RUNTIME_VERSION, chromium=version)
     record |= {
         "bytes": size,
@@ -151,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "ratio": {step: ours[step] / theirs[step] for step in ("network", "total")},
     }
     write_record(options.out, record)
-    seconds, used = (min(each[kind] for each in first) for kind in ("seconds", "cpu_seconds"))
+    seconds, used = (median(each[kind] for each in first) for kind in ("seconds", "cpu_seconds"))
     print(f"first map after {seconds:.2f} s, {used:.2f} s of CPU")
     print(f"later maps in {ours['total']:.1f} ms, in Python {theirs['total']:.1f} ms; ratios {record['ratio']}")
 

@@ -194,7 +194,7 @@ def test_windows_on_the_grid_are_those_of_the_full_map_within_one_cell(
     on_grid = seen.crop(ratio)[0]
     in_full = find_crops(Integral(seen.density), ratio, heads=head_map(large))[0]
     assert np.abs(np.array(on_grid.box) - in_full.box).max() <= cell
-    # It is the centroid of the square that keeps most, whose places are steps of the window: one step is two cells here.
+    # It belongs to the square that keeps most, whose places are steps of the window: one step is two cells here.
     assert np.abs(np.array(on_grid.focal_point) - in_full.focal_point).max() <= 2 * cell
     assert on_grid.mass == pytest.approx(in_full.mass, abs=2e-3)
     left, top, right, bottom = in_full.box
