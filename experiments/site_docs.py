@@ -32,8 +32,8 @@ def speed(record: dict[str, Any]) -> str:
     return (
         f"Measured on {machine['date']} with Chromium {settings['chromium']} ({machine['processor']}{busy}): the first "
         f"map came {median(waits):.2f} s ({min(waits):.2f} to {max(waits):.2f}) after the load event, for {used:.2f} s "
-        f"of CPU, the median and range of {len(waits)} fresh visits. Later maps took {ratio['total']:.0f} times as long as in "
-        f"Python, the network alone {ratio['network']:.0f} times."
+        f"of CPU, the median and range of {len(waits)} fresh visits. Later maps took {ratio['total']:.0f} times as "
+        f"long as in Python, the network alone {ratio['network']:.0f} times."
     )
 
 
