@@ -21,7 +21,11 @@ def figure2(inputs: Inputs, images: Path | None) -> list[Block]:
     points = front_points(models)
     if images is not None:
         drawings.figure2(points, images / "figure2.png")
-    return [Picture("images/results/figure2.png", _caption(inputs, models)), _summary(points, inputs)]
+    untimed = [name for name, facts in models.items() if "times" not in facts]
+    words = f"speed of {len(untimed)} networks of experiments, which the figure therefore lacks"
+    lacking: list[Block] = [missing("times", words)] if untimed else []
+    picture = Picture("images/results/figure2.png", _caption(inputs, models))
+    return [*lacking, picture, _summary(points, inputs)]
 
 
 CONDITIONS = (
