@@ -18,10 +18,14 @@ def figure2(inputs: Inputs, images: Path | None) -> list[Block]:
     models = inputs.models()
     if not inputs.timed:
         return [missing("times", "their speed, and with it the figure")]
-    points = front_points(models)
+    points = front_points(inputs)
     if images is not None:
         drawings.figure2(points, images / "figure2.png")
-    return [Picture("images/results/figure2.png", _caption(inputs, models)), _summary(points, inputs)]
+    untimed = [name for name, facts in models.items() if "times" not in facts]
+    words = f"speed of {len(untimed)} networks of experiments, which the figure therefore lacks"
+    lacking: list[Block] = [missing("times", words)] if untimed else []
+    picture = Picture("images/results/figure2.png", _caption(inputs, models))
+    return [*lacking, picture, _summary(points, inputs)]
 
 
 CONDITIONS = (
@@ -32,19 +36,28 @@ CONDITIONS = (
 )
 
 
-def front_points(models: dict[str, Record]) -> list[Point]:
+def front_points(inputs: Inputs) -> list[Point]:
     """Students and the peer in onnxruntime; DeepGaze II in eager torch and, as a second point, in onnxruntime."""
     points = []
-    for name, facts in models.items():
-        score, times = facts["scores"]["cat2000"], facts.get("times", {})
+    for name, facts in inputs.models().items():
+        score = facts["scores"]["cat2000"]
         engines = {"onnxruntime": facts["kind"]}
         if facts["kind"] == "teacher":
             engines = {"torch": "teacher", "onnxruntime": "teacher, onnxruntime"}
         for engine, kind in engines.items():
-            if engine in times:
-                ms = times[engine]["cpu_ms"]
+            ms = _comparable_ms(inputs, name, facts, engine)
+            if ms is not None:
                 points.append(Point(name, ms, score["means"], score["intervals"], facts["family"], kind))
     return points
+
+
+def _comparable_ms(inputs: Inputs, name: str, facts: Record, engine: str) -> float | None:
+    """Milliseconds; of a model of an earlier session what its ratio to DeepGaze II there would make of them now."""
+    if inputs.in_session(name):
+        return inputs.milliseconds(name, engine)
+    ratio = facts.get("times", {}).get(engine, {}).get("ratio_to_deepgaze2")
+    teacher = inputs.milliseconds("deepgaze2", "torch")
+    return None if ratio is None or teacher is None else teacher / float(ratio)
 
 
 def _images(models: dict[str, Record], data: str = "cat2000") -> str:
@@ -85,12 +98,11 @@ def _caption(inputs: Inputs, models: dict[str, Record]) -> str:
 
 def earlier_words(inputs: Inputs, models: dict[str, Record]) -> str:
     """Which models were not timed together with the others."""
-    assert inputs.front is not None
-    together = inputs.front["timing"].get("models", list(models))
-    names = [f"`{name}`" for name, facts in models.items() if "times" in facts and name not in together]
+    names = [f"`{name}`" for name, facts in models.items() if "times" in facts and not inputs.in_session(name)]
     if not names:
         return ""
-    return f" Timed in an earlier session, because the network is no longer there: {joined(names)}."
+    were = "was" if len(names) == 1 else "were"
+    return f" {joined(names)} {were} timed in an earlier session and placed by the ratio to DeepGaze II there."
 
 
 def every_point(inputs: Inputs, models: dict[str, Record]) -> Table:
@@ -99,7 +111,7 @@ def every_point(inputs: Inputs, models: dict[str, Record]) -> Table:
     if inputs.timed:
         about += f" Time: {timing_words(inputs)}; in onnxruntime at 512x384, DeepGaze II in torch."
     header = ("model", "how pruned", "GFLOP at 640x480", "ms", *RATIO_HEADER, *SHOWN.values())
-    return Table(header, tuple(_row(name, facts) for name, facts in models.items()), about)
+    return Table(header, tuple(_row(inputs, name, facts) for name, facts in models.items()), about)
 
 
 RATIO_HEADER = ("x DeepGaze II, same engine, each at its scored size", "x DeepGaze II in eager torch at 512x384")
@@ -120,9 +132,8 @@ def _times_words(ratio: float | None) -> str:
     return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.1f}"
 
 
-def _row(name: str, facts: Record) -> tuple[str, ...]:
-    engine = "torch" if facts["kind"] == "teacher" else "onnxruntime"
-    time = facts.get("times", {}).get(engine, {}).get("cpu_ms")
+def _row(inputs: Inputs, name: str, facts: Record) -> tuple[str, ...]:
+    time = inputs.milliseconds(name, "torch" if facts["kind"] == "teacher" else "onnxruntime")
     cells = (f"`{name}`", facts["kind"], f"{facts['gflop_640x480']:.2f}", ms_words(time), *ratios(facts))
     means = facts["scores"]["cat2000"]["means"]
     return (*cells, *(f"{means[metric]:.3f}" for metric in SHOWN))

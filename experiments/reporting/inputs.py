@@ -78,9 +78,14 @@ class Inputs:
         order = sorted(found, key=lambda name: (*_place(found[name]), name))
         return {name: found[name] for name in order if data in found[name]["scores"]}
 
+    def in_session(self, name: str) -> bool:
+        """Whether a model was timed together with the others; milliseconds of two sessions cannot be compared."""
+        timing = {} if self.front is None else self.front.get("timing", {})
+        return name in timing.get("models", [name])
+
     def milliseconds(self, name: str, engine: str = "onnxruntime") -> float | None:
-        """CPU milliseconds of a model of the front at 512x384, None if it was not timed."""
-        facts = {} if self.front is None else self.front["models"].get(name, {})
+        """CPU milliseconds of a model of the front at 512x384, None if it was not timed, or not with the others."""
+        facts = {} if self.front is None or not self.in_session(name) else self.front["models"].get(name, {})
         time = facts.get("times", {}).get(engine)
         return None if time is None else float(time["cpu_ms"])
 

@@ -11,7 +11,7 @@ from experiments.reporting.document import Block, Command, Heading, Missing, Pic
 from experiments.reporting.gaze_sections import SHOWN, score_words
 from experiments.reporting.inputs import Inputs, command, missing
 from experiments.reporting.variant_sections import trained_at
-from experiments.reporting.verdicts import Claim, Estimate, above, not_measured
+from experiments.reporting.verdicts import Claim, Estimate, Verdict, above, not_measured
 from fastgaze.core.pareto import pareto
 
 RESAMPLES = 1000
@@ -172,7 +172,10 @@ def _auc_claim(inputs: Inputs, record: Record | None) -> Claim:
     found = mean_ratio(ours, others)
     if found is None:
         return not_measured(text, printed, line)
-    return Claim(text, printed, _ratio_words(ours, others, "AUC"), above(found, 1.0), line)
+    words, planned = _ratio_words(ours, others, "AUC"), len((record or {"points": points})["points"])
+    if len(points) < planned:
+        return Claim(text, printed, f"{words}; {len(points)} of {planned} trials are scored", Verdict.UNDECIDED, line)
+    return Claim(text, printed, words, above(found, 1.0), line)
 
 
 # The paper's pace

@@ -39,7 +39,8 @@ def figure3(inputs: Inputs, images: Path | None) -> Section:
             drawings.figure3(rows, _layers(models[start]), images / f"{file}.png")
         blocks += [Picture(f"images/results/{file}.png", _widths_caption(family, start, chosen))]
         blocks.append(_widths(inputs, models, [start, *chosen]))
-    found = alternation(models, inputs.betas)
+    whole = all(name in models for name in inputs.betas)  # not while trials are still to be scored
+    found = alternation(models, inputs.betas) if whole else None
     blocks += [Text(_WIDTHS_NOTE), Text(_alternation_words(found)), Command(COMMANDS["search"])]
     return blocks, [_alternation_claim(found)]
 
@@ -147,7 +148,7 @@ def alternation(models: dict[str, Record], betas: dict[str, float]) -> Alternati
 
 def _alternation_words(found: Alternation | None) -> str:
     if found is None:
-        return "Too few trials of the random search to tell whether widths alternate."
+        return "Too few trials of the random search are scored to tell whether widths alternate."
     how = {
         Verdict.REPRODUCED: "alternate more than",
         Verdict.CONTRADICTED: "alternate less than",

@@ -421,6 +421,20 @@ def test_widths_alternate_only_if_they_go_up_and_down(tmp_path: Path) -> None:
         assert verdict(text, claim) == expected, (strong, zero)
 
 
+def test_a_search_that_is_not_scored_to_its_end_decides_nothing(tmp_path: Path) -> None:
+    record, sweep = searched({0.0: (32, 32, 32, 32), 1e-4: (32, 32, 32, 32), 1e-3: (32, 4, 32, 4)})
+    for number, facts in enumerate(list(record["models"].values())[1:]):
+        facts["gflop_640x480"], kind = 1.0 + number % 3, facts["kind"]
+        facts["scores"]["cat2000"] = score(0.8 + 0.01 * (number % 3) + (0.005 if kind == "regularised" else 0.0))
+    whole, _ = pages(put(tmp_path, front=record, sweep=sweep))
+    assert verdict(whole, "Strongly regularised networks alternate") == "reproduced"
+    del record["models"]["sweep-4-beta"]
+    text, _ = pages(put(tmp_path, front=record, sweep=sweep))
+    assert "8 of 9 trials are scored" in text
+    for claim in ("At equal AUC on CAT2000", "Strongly regularised networks alternate"):
+        assert verdict(text, claim) == "undecided"
+
+
 def test_figure_3_shows_a_trial_of_each_of_four_betas(tmp_path: Path) -> None:
     shape = (32, 32, 32, 32)
     record, sweep = searched({0.0: shape, 1e-5: shape, 1e-4: shape, 1e-3: shape})
