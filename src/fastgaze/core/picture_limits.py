@@ -117,4 +117,5 @@ def check_parts(content: bytes | bytearray, image: Image.Image, label: str) -> N
     if image.format in ("JPEG", "MPO") and count_scans(content) > MOST_SCANS:
         raise ImageTooLargeError(f"{label}: a JPEG of more than {MOST_SCANS} scans is not decoded; save it again")
     if len(getattr(image, "tile", ())) > MOST_CHUNKS:
-        raise ImageTooLargeError(f"{label}: a {image.format} of more than {MOST_CHUNKS} strips is not decoded; save it again")
+        kind = f"{image.format} of more than {MOST_CHUNKS} strips"
+        raise ImageTooLargeError(f"{label}: a {kind} is not decoded; save it again")
