@@ -5,11 +5,11 @@
 #
 #   RANKS=2 experiments/lite.sh
 #
-# RANKS processes of one thread each share every training step. The data sets lie in ../shared/data, or where
-# FASTGAZE_DATA says. PYTHON names the interpreter, .venv's by default.
+# RANKS processes of one thread each share every training step. The data sets lie in data/, or where FASTGAZE_DATA says.
+# PYTHON names the interpreter, .venv's by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export FASTGAZE_DATA=${FASTGAZE_DATA:-$PWD/../shared/data} OMP_NUM_THREADS=1
+export FASTGAZE_DATA=${FASTGAZE_DATA:-$PWD/data} OMP_NUM_THREADS=1
 python=${PYTHON:-.venv/bin/python}
 workshop="$python -m fastgaze workshop"
 together="$python -m torch.distributed.run --nproc_per_node ${RANKS:-2} --master_port ${PORT:-29511} -m fastgaze workshop"
