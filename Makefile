@@ -1,7 +1,11 @@
 # Two commands matter: `make demo` and `make test`. Both make .venv and install what they need.
 PYTHON ?= python3
 VENV   := .venv
+ifeq ($(OS),Windows_NT)
+BIN    := $(VENV)/Scripts
+else
 BIN    := $(VENV)/bin
+endif
 # The CPU build. It is installed before everything else: an open range drags in gigabytes of CUDA.
 TORCH  := torch==2.13.0
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -12,15 +16,15 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-$(BIN)/python:
+$(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)
 
 # Stamps: a second run installs nothing unless pyproject.toml changed.
-$(VENV)/.core: $(BIN)/python pyproject.toml
+$(VENV)/.core: pyproject.toml | $(VENV)/pyvenv.cfg
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.dev: $(BIN)/python pyproject.toml
+$(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
 	$(PIP) $(TORCH)
 	$(PIP) -e '.[dev]'
 	$(PIP) --no-deps timm==1.0.30  # it asks for torchvision, which experiments/torchvision_stub.py stands in for
@@ -65,8 +69,7 @@ fuzz: $(VENV)/.dev  ## feed damaged files to every reader, a minute each
 	$(BIN)/python -m experiments.fuzz
 
 backbones: $(VENV)/.dev  ## get the ImageNet weights that training starts from, about a minute
-	@test -f ../shared/tools/get_backbones.py || { echo "no ../shared/tools/get_backbones.py; where there is a network, training fetches the files itself"; exit 1; }
-	$(BIN)/python ../shared/tools/get_backbones.py $${FASTGAZE_CACHE:-$$HOME/.cache/fastgaze}
+	$(BIN)/python tools/get_backbones.py
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

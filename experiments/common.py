@@ -17,8 +17,8 @@ from fastgaze.core.files import replacing
 ROOT = Path(__file__).parents[1]
 RESULTS, DOCS, CONFIGS, RUNS = ROOT / "results", ROOT / "docs", ROOT / "experiments" / "configs", ROOT / "runs"
 EXAMPLES = ROOT / "src" / "fastgaze" / "app" / "server" / "examples"
-DATA = Path(os.environ.get("FASTGAZE_DATA", ROOT.parent / "shared" / "data"))
-"""The data sets; set FASTGAZE_DATA to the folder that holds yours, in the layout that docs/data.md describes."""
+DATA = Path(os.environ.get("FASTGAZE_DATA", ROOT / "data"))
+"""The data sets: data/ in the checkout, or the folder that FASTGAZE_DATA names. docs/data.md describes the layout."""
 PEER = DATA.parent / "peers" / "twitter-fastgaze.vxm"
 PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
 Record = dict[str, Any]

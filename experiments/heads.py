@@ -165,7 +165,7 @@ _SMALLEST = 0.09
 _READOUT = (32, 4)
 _BATCH, _RATE, _TRUNK_SHARE, _DECAY = 32, 3e-3, 0.3, 0.02
 # Views of every picture that has heads; the others are seen once.
-_VIEWS = 3
+_VIEWS = 5
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The bundled models: LiteGaze from EfficientNet-lite, in four sizes. Reads top to bottom; every step that was
-# interrupted can be resumed: start the script again. Networks that are kept in checkpoints/ are taken from there and not
-# made again; to make one again, delete its file.
+# The bundled models: LiteGaze from EfficientNet-lite in three sizes, and a tiny FastGaze. Reads top to bottom; every step
+# that was interrupted can be resumed: start the script again. Networks that are kept in checkpoints/ are taken from there and
+# not made again; to make one again, delete its file.
 #
 #   RANKS=2 experiments/lite.sh
 #
-# RANKS processes of one thread each share every training step. The data sets lie in ../shared/data, or where
-# FASTGAZE_DATA says. PYTHON names the interpreter, .venv's by default.
+# RANKS processes of one thread each share every training step. The data sets lie in data/, or where FASTGAZE_DATA says.
+# PYTHON names the interpreter, .venv's by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export FASTGAZE_DATA=${FASTGAZE_DATA:-$PWD/../shared/data} OMP_NUM_THREADS=1
+export FASTGAZE_DATA=${FASTGAZE_DATA:-$PWD/data} OMP_NUM_THREADS=1
 python=${PYTHON:-.venv/bin/python}
 workshop="$python -m fastgaze workshop"
 together="$python -m torch.distributed.run --nproc_per_node ${RANKS:-2} --master_port ${PORT:-29511} -m fastgaze workshop"
@@ -56,55 +56,62 @@ if ! kept litegaze-default-parent $runs/default/best.safetensors; then
   keep $runs/default/best.safetensors litegaze-default-parent
 fi
 
-# 5. The small model, likewise: a snapshot that is tuned for long, at a smaller size. 500 steps each of the snapshot at 3.5 ms with
-#    0.8 of 320x240 and of the one at 4.2 ms with 0.7 decided (7.437 and 7.393 nats).
-if ! kept litegaze-small-parent $runs/small/best.safetensors; then
-  $workshop tune --config $configs/lite_small.toml --start $runs/lite0-pruned/4.2.safetensors \
-    --out $runs/trial/small-4.2-0.7 --steps 500 --scale 0.7
-  $workshop tune --config $configs/lite_small.toml --start $runs/trial/small-4.2-0.7/best.safetensors \
-    --out $runs/small --steps 3500 --scale 0.7
-  keep $runs/small/best.safetensors litegaze-small-parent
-fi
-
-#    The tiny model: fastgaze-xs of the paper's line, tuned further by lite1, on screens too. LiteGaze of two milliseconds
-#    was far behind it (docs/log.md).
-if ! kept fastgaze-tiny-parent $runs/tiny-vgg/best.safetensors; then
-  $workshop tune --config $configs/lite_tiny.toml --start checkpoints/fastgaze-xs.safetensors --out $runs/tiny-vgg
-  keep $runs/tiny-vgg/best.safetensors fastgaze-tiny-parent
-fi
-
-# 6. The large model: lite1, pruned a little for its size and time, and tuned by what it predicted before.
+# 5. The large model: lite1, pruned a little for its size and time, and tuned by what it predicted before.
 if ! kept litegaze-large $runs/large/best.safetensors; then
   $workshop prune --config $configs/lite_large.toml --start $runs/lite1/best.safetensors --out $runs/large-pruned
   $workshop tune --config $configs/lite_large.toml --start $runs/large-pruned/22.safetensors --out $runs/large
   keep $runs/large/best.safetensors litegaze-large
 fi
 
-# 7. The large model is the better teacher on eye tracking and screens (`experiments.teacher_ladder`): it labels everything,
+# 6. The large model is the better teacher on eye tracking and screens (`experiments.teacher_ladder`): it labels everything,
 #    variants of the photographs too, and the three others are tuned by it for long.
-if [ ! -f checkpoints/litegaze-default.safetensors ]; then
+if [ ! -f checkpoints/fastgaze-tiny.safetensors ]; then
   for what in "" --eye-tracking --variants; do
     $workshop soft-targets $runs/large --config $configs/lite_large.toml $what
   done
 fi
-finish() {  # finish NAME START STEPS SCALE: START, a run, becomes checkpoints/NAME
-  if kept "$1" "$runs/finish/$1/best.safetensors"; then return; fi
-  $workshop tune --config $configs/lite_finish.toml --start "$runs/$2/best.safetensors" --out "$runs/finish/$1" \
-    --steps "$3" --scale "$4"
-  keep "$runs/finish/$1/best.safetensors" "$1"
+finish() {  # finish CONFIG START NAME STEPS SCALE: the checkpoint START, tuned, becomes runs/finish/NAME
+  $workshop tune --config "$configs/$1.toml" --start "$2" --out "$runs/finish/$3" --steps "$4" --scale "$5"
 }
-finish litegaze-default default 6000 0.9
-finish litegaze-small small 6000 0.7
-finish fastgaze-tiny tiny-vgg 4000 0.65
+if ! kept litegaze-default $runs/finish/default/best.safetensors; then
+  finish lite_finish $runs/default/best.safetensors default 6000 0.9
+  keep $runs/finish/default/best.safetensors litegaze-default
+fi
 
-# 8. Calibration on what was kept out, on the loss grid; the cards have that of the files as they ship.
+# 7. The small model: the default one, pruned by the engine's milliseconds at 224x160 and tuned, twice: after the
+#    first round it was faster than fastgaze-s on a quiet machine, but not beside other jobs.
+if ! kept litegaze-small $runs/finish/small/best.safetensors; then
+  $workshop prune --config $configs/lite_small.toml --start $runs/finish/default/best.safetensors --out $runs/small-pruned
+  finish lite_finish $runs/small-pruned/1.7.safetensors small-1.7 9000 0.7
+  $workshop prune --config $configs/lite_small_again.toml --start $runs/finish/small-1.7/best.safetensors \
+    --out $runs/small-pruned-again
+  finish lite_finish $runs/small-pruned-again/1.6.safetensors small 5000 0.7
+  keep $runs/finish/small/best.safetensors litegaze-small
+fi
+
+# 8. The tiny model is a FastGaze: of one millisecond, a mobile network predicts worse (docs/log.md). Pruned by the engine's
+#    milliseconds at 192x144, fastgaze-m keeps narrow layers where the image is large and wider ones behind them
+#    ($configs/lite_tiny.toml); these are the engine's blocks of 16 maps that it fills, and a wider last layer.
+if ! kept fastgaze-tiny $runs/finish/tiny/best.safetensors; then
+  narrow() {  # narrow START WIDTHS READOUT OUT
+    $workshop narrow --config $configs/lite_tiny.toml --start "$1" --widths "$2" --readout "$3" --out "$4"
+  }
+  narrow checkpoints/fastgaze-m.safetensors 16,16,16,16,32,48,64,96 30,16,2 $runs/narrow/tiny-64.safetensors
+  finish lite_tiny $runs/narrow/tiny-64.safetensors tiny-64 2500 0.6
+  narrow $runs/finish/tiny-64/best.safetensors 16,16,16,16,32,48,48,96 16,16,2 $runs/narrow/tiny.safetensors
+  finish lite_tiny $runs/narrow/tiny.safetensors tiny 16000 0.6
+  keep $runs/finish/tiny/best.safetensors fastgaze-tiny
+fi
+
+# 9. Calibration on what was kept out, on the loss grid; the cards have that of the files as they ship.
 $python -m experiments.lite_check checkpoints/{litegaze-large,litegaze-default,litegaze-small,fastgaze-tiny}.safetensors \
   --config $configs/lite0.toml --out $runs/lite_check.json
 
-# 9. Into the package, with the scores of the files as they ship, and the pages about them.
+# 10. Into the package, with the scores of the files as they ship, and the pages about them.
 $python -m experiments.ship
+$python -m experiments.border
 
-# 10. What else shows or measures the bundled models: times (at least five runs on a quiet machine), the peer, whom the
+# 11. What else shows or measures the bundled models: times (at least five runs on a quiet machine), the peer, whom the
 #    crop prefers, the pictures of the documentation.
 for _ in 1 2 3 4 5; do $python -m experiments.speed; done
 $python -m experiments.peers

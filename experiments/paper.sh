@@ -4,10 +4,10 @@
 #   experiments/paper.sh tiny   minutes, on a handful of images; everything goes to runs/tiny. CI runs it.
 #   experiments/paper.sh full   days on two cores; docs/models.md says how the run that made the paper's line differed.
 #
-# The data sets lie in ../shared/data, or where FASTGAZE_DATA says. PYTHON names the interpreter, .venv's by default.
+# The data sets lie in data/, or where FASTGAZE_DATA says. PYTHON names the interpreter, .venv's by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export FASTGAZE_DATA=${FASTGAZE_DATA:-$PWD/../shared/data}
+export FASTGAZE_DATA=${FASTGAZE_DATA:-$PWD/data}
 # Memory of one step is kept for the next: giving it back to the system each time costs a sixth of a pass on a CPU.
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 MALLOC_TOP_PAD_=200000000
 python=${PYTHON:-.venv/bin/python}

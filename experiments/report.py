@@ -43,7 +43,7 @@ READING = (
     "Where the paper gives no number, a margin in parentheses says what counts as equally good; margins are ours.",
 )
 REPEATING = (
-    "Commands run from the root of the repository, with the data sets in `../shared/data` or where FASTGAZE_DATA says. "
+    "Commands run from the root of the repository, with the data sets in `data/` or where FASTGAZE_DATA says. "
     "`experiments/paper.sh full` runs all of them in order. Checkpoints that are not bundled (DeepGaze II, the trials "
     "of the random search, the comparison runs) are trained again by it, so their last digits will differ."
 )

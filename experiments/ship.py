@@ -6,9 +6,10 @@
 Every model is exported and scored through the runtime on each public set (tuebingen protocol, the set's own centre
 bias). The scores go into its card, with those of the SALICON images that did not also stop training, those of every
 category of UEyes, and the temperature that would fit each set best. Its own centre bias becomes the mean of those of
-the sets that it was trained on, since the product's pictures belong to none of them. Files that are no longer listed
-are removed, and the pages that show the models are written again (`experiments.readme`). Times are measured by
-`experiments.speed` and lie beside the files: a model that is timed or scored again stays the same model.
+the sets that it was trained on, since the product's pictures belong to none of them, faded at the border, where hardly
+anybody looks. Files that are no longer listed are removed, and the pages that show the models are written again
+(`experiments.readme`). Times are measured by `experiments.speed` and lie beside the files: a model that is timed or
+scored again stays the same model.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from experiments import common, readme, scoring
 from experiments.common import CONFIGS, ROOT
 from experiments.scoring import SETS, SHIPPED, STOPPED_TRAINING
 from experiments.timing import cpu, interleave, median
-from fastgaze.core.center_bias import resample_log_density
+from fastgaze.core.center_bias import fade_border
 from fastgaze.core.files import replacing
 from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
@@ -70,14 +71,14 @@ class Inputs:
 
 
 def mean_center_bias(data: Path) -> torch.Tensor:
-    """Log of the mean density of the training sets' centre biases, on the fixed grid; no held-out image counts."""
+    """Log of the mean density of the training sets' centre biases, faded at the border; no held-out image counts."""
     sets = {name: formats.load("npz", data / name) for name in TRAINED_ON}
     for scored in SETS.values():
         if scored.kept_out:
             sets[scored.folder] = sets[scored.folder].subset(~held_out(sets[scored.folder].names))
     biases = [dataset_center_bias(fixations) for fixations in sets.values()]
     mean = np.log(np.mean([np.exp(bias) for bias in biases], axis=0))
-    return torch.from_numpy(resample_log_density(mean, mean.shape).astype(np.float32))
+    return torch.from_numpy(fade_border(mean))
 
 
 def score(path: Path, name: str, inputs: Inputs) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("FASTGAZE_DATA", ROOT.parent / "shared" / "data"))
+DATA = Path(os.environ.get("FASTGAZE_DATA", ROOT / "data"))
 RATIOS = ("9:16", "1:1")
 
 

@@ -85,6 +85,9 @@ def spread(net: Any, x: Any) -> None:
         if module.weight is not None:
             with torch.no_grad():
                 module.weight.uniform_(0.7, 1.3, generator=generator)
+    for parameter in net.parameters():  # heads, gains and layer scales that start as zero would hide what is wrong
+        if parameter.numel() and float(parameter.detach().abs().max()) < 1e-3:
+            parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     before = [module.momentum for module in norms]
     for module in norms:
         module.momentum = None  # the statistics of the passes below, and nothing of the ones they start with

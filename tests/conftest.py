@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 # Networks of a few maps gain nothing from threads, and lose much where other work waits for the same cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-SHARED = Path(__file__).parents[2] / "shared"
-DATA = Path(os.environ.pop("FASTGAZE_DATA", SHARED / "data"))  # settings that tests read have data of their own
+# Taken out of the environment: settings that tests read have data of their own.
+DATA = Path(os.environ.pop("FASTGAZE_DATA", Path(__file__).parents[1] / "data"))
 
 
 @pytest.fixture(autouse=True)
@@ -25,19 +25,19 @@ def _one_torch_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """The real data beside the checkout; tests that need it are skipped, loudly, where it is absent."""
+def real_data() -> Path:
+    """The published data sets; tests that need them are skipped where they are absent."""
     if not DATA.is_dir():
-        pytest.skip(f"no real data at {DATA}; set FASTGAZE_DATA")
+        pytest.skip(f"no data sets at {DATA}; set FASTGAZE_DATA to the folder that has them")
     return DATA
 
 
 @pytest.fixture(scope="session")
 def peer() -> Path:
-    """Twitter's production FastGaze, beside the checkout."""
+    """Twitter's production FastGaze, in peers/ beside the data sets."""
     path = DATA.parent / "peers" / "twitter-fastgaze.vxm"
     if not path.is_file():
-        pytest.skip(f"no peer model at {path}")
+        pytest.skip(f"no peer model at {path}; it lies beside the data sets, see docs/data.md")
     return path
 
 

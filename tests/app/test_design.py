@@ -148,6 +148,15 @@ def test_compare_prints_what_regions_gain_and_writes_the_pictures_side_by_side(
     assert facts["overlaps"][0] == pytest.approx(1, abs=1e-3)
 
 
+def test_compare_writes_to_stdout_when_asked(
+    designs: list[Path], model: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run("compare", *designs, "--model", model, "--out", "-") == 0
+    assert Image.open(io.BytesIO(capsysbinary.readouterr().out)).format == "PNG"
+    assert run("compare", *designs, "--model", model, "--out", "-", "--json") == 2
+    assert b"both write to stdout" in capsysbinary.readouterr().err
+
+
 def test_compare_over_http_says_what_the_command_line_says(
     designs: list[Path], model: Path, client: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +180,9 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     assert run("compare", designs[0], "--model", model) == 2
     assert "give 2 to 8 pictures to compare, not 1" in capsys.readouterr().err
+    for out in ("both.jpg", "both"):  # a PNG file under another name would puzzle every program that opens it
+        assert run("compare", *designs, "--model", model, "--out", out) == 2
+        assert f"--out {out} is not the name of a PNG file" in capsys.readouterr().err
     good = designs[0].read_bytes()
     for files in ([good], [good] * 9, [good, b"no picture"]):
         answer = client.post("/v1/compare", files=[("file", content) for content in files])

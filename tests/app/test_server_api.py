@@ -152,6 +152,24 @@ def test_crop_sends_the_best_window_as_a_picture_when_asked(client: httpx.Client
     assert np.asarray(small.convert("L")).max() > 240  # the bright spot is in it
 
 
+def test_a_size_stands_for_the_ratio_of_a_crop(client: httpx.Client) -> None:
+    content = encoded(picture(), "JPEG")
+    cut = client.post("/v1/crop", params={"size": "160x90", "format": "keep"}, content=content)
+    assert Image.open(io.BytesIO(cut.content)).size == (160, 90)
+    by_size = client.post("/v1/crop", params={"size": "160x90"}, content=content).json()["crops"]
+    by_ratio = client.post("/v1/crop", params={"ratio": "160:90"}, content=content).json()["crops"]
+    assert by_size == by_ratio
+
+
+def test_a_crop_is_never_stretched(client: httpx.Client) -> None:
+    query = {"ratio": "1:1", "size": "160x90", "format": "keep"}
+    refused = client.post("/v1/crop", params=query, content=encoded(picture()))
+    assert refused.status_code == 400
+    assert "another shape than ratio=1:1" in refused.json()["error"]["message"]
+    almost = client.post("/v1/crop", params=query | {"ratio": "1.79:1"}, content=encoded(picture()))
+    assert Image.open(io.BytesIO(almost.content)).size == (160, 90)
+
+
 def test_gaze_gives_the_crops_of_crop_and_the_map_of_png_when_asked(client: httpx.Client) -> None:
     content = encoded(picture())
     together = client.post("/v1/gaze", params={"ratio": ["4:5", "3:1"], "n": 2, "heat": "true"}, content=content)
@@ -196,6 +214,7 @@ def test_the_size_of_the_map_sent_back_moves_no_peak_and_no_window(client: httpx
         ("/v1/gaze?center_bias=left", 400, "bad_option"),
         ("/v1/crop", 400, "bad_option"),
         ("/v1/crop?ratio=0:1", 400, "bad_option"),
+        ("/v1/crop?size=1x200", 400, "bad_option"),
         ("/v1/crop?ratio=1:1&format=npy", 400, "bad_option"),
         ("/v1/crop?ratio=1:1,2:1&format=keep", 400, "bad_option"),
         ("/v1/crop?ratio=" + ",".join(f"{n}:1" for n in range(1, 15)), 400, "bad_option"),

@@ -1,11 +1,16 @@
 """The server keeps to its own OpenAPI document."""
 
+import html
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import jsonschema
 import pytest
+from PIL import Image
 
 from fastgaze.app.server.options import COMPARE_OPTIONS, CROP_OPTIONS, GAZE_OPTIONS
 from tests.app.serving import encoded, make_models, picture, serving
@@ -104,6 +109,19 @@ def test_a_ratio_of_nothing_is_not_valid_by_the_document_nor_for_the_server(
 
 
 # -- the page's files and what every answer carries -------------------------------------------------------------------
+
+
+def test_the_commands_on_the_page_of_the_api_work_as_they_stand(client: httpx.Client, tmp_path: Path) -> None:
+    for name in ("photo.jpg", "a.png", "b.png"):
+        (tmp_path / name).write_bytes(encoded(picture(320, 240), "JPEG" if name.endswith("jpg") else "PNG"))
+    commands = [html.unescape(found) for found in re.findall(r"<code>(curl .*?)</code>", client.get("/docs").text)]
+    assert len(commands) == 3
+    for command in commands:
+        there = command.replace("http://127.0.0.1:8000", str(client.base_url).rstrip("/"))
+        run = subprocess.run([*shlex.split(there), "--silent", "--fail"], cwd=tmp_path, capture_output=True)
+        assert run.returncode == 0, command
+    with Image.open(tmp_path / "crop.jpg") as cut:
+        assert cut.size == (1200, 630)
 
 
 def test_the_page_of_the_api_gives_an_example_or_all_values_of_every_option(

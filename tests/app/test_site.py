@@ -118,6 +118,25 @@ def test_the_page_works_offline_after_the_first_visit(page: "playwright.Page") -
     assert "nothing is sent anywhere" in page.text_content("#hint")
 
 
+def test_the_engine_starts_with_the_page_and_heads_are_fetched_for_the_first_crop(
+    browser: "playwright.Browser", url: str
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script("delete Navigator.prototype.serviceWorker")  # it would fetch everything
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(url)))
+    with page.expect_request("**/ort/*.wasm"):  # before a picture is chosen
+        page.goto(url)
+    assert "models/default.onnx" in asked
+    assert "models/heads.onnx" not in asked
+    page.click("#example-list button")
+    page.click("#ratios label:has-text('1:1')")
+    page.wait_for_selector("#windows .candidate")
+    assert "models/heads.onnx" in asked
+    context.close()
+
+
 def test_what_the_browser_cannot_read_is_said_in_words(page: "playwright.Page") -> None:
     page.set_input_files("#file", {"name": "scan.tif", "mimeType": "image/tiff", "buffer": b"II*\0" + bytes(99)})
     page.wait_for_selector("#alert:not([hidden])")

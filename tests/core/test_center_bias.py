@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastgaze.core.center_bias import GRID, fit_center_bias, resample_log_density
+from fastgaze.core.center_bias import FADE, GRID, fade_border, fit_center_bias, resample_log_density
 from fastgaze.core.errors import DataError
 
 
@@ -54,3 +54,14 @@ def test_resampling_keeps_the_shape_of_the_density() -> None:
 def test_counts_without_fixations_are_refused(counts: np.ndarray) -> None:
     with pytest.raises(DataError, match="at least one fixation"):
         fit_center_bias(counts)
+
+
+def test_a_faded_density_drops_at_every_side_and_stays_one_elsewhere() -> None:
+    density = fit_center_bias(np.ones(GRID))
+    faded = fade_border(density)
+    assert abs(_logsumexp(faded)) < 1e-5
+    change = faded - density
+    inside = change[6:-6, 6:-6]
+    np.testing.assert_allclose(inside, inside[0, 0], atol=1e-5)
+    for side in (change[0], change[-1], change[:, 0], change[:, -1]):
+        assert (side < inside[0, 0] - FADE / 3).all()

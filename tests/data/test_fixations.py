@@ -193,10 +193,10 @@ def test_an_unreadable_image_is_named(tmp_path):
             one_image(path).image(0)
 
 
-def test_salicon_is_read_in_under_three_seconds_without_decoding_an_image(shared_data, monkeypatch):
+def test_salicon_is_read_in_under_three_seconds_without_decoding_an_image(real_data, monkeypatch):
     monkeypatch.setattr(Image, "open", None)
     start = process_time()
-    data = load("auto", shared_data / "salicon" / "train")
+    data = load("auto", real_data / "salicon" / "train")
     assert process_time() - start < 3
     assert (len(data), len(data.x)) == (9995, 4_573_693)
     assert sum(data.counts(i, (48, 64)).sum() for i in range(0, 9995, 100)) == sum(
@@ -213,8 +213,8 @@ def test_salicon_is_read_in_under_three_seconds_without_decoding_an_image(shared
         ("cat2000", 400, 135_591, 0, (288, 512)),
     ],
 )
-def test_the_real_sets_are_what_their_table_says(shared_data, name, images, points, observers, stored):
-    data = load("npz", shared_data / name)
+def test_the_real_sets_are_what_their_table_says(real_data, name, images, points, observers, stored):
+    data = load("npz", real_data / name)
     assert (len(data), len(data.x)) == (images, points)
     assert data.image(0).shape[:2] == stored
     assert data.observer.max() + 1 == observers

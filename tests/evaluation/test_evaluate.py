@@ -137,8 +137,8 @@ class GivesTheBias:
     ("name", "auc", "nss"),
     [("salicon/val", 0.777, 1.03), ("osie", 0.747, 0.92), ("eyecrowd", 0.77, None), ("cat2000", 0.845, 2.07)],
 )
-def test_the_centre_bias_of_real_data_scores_what_it_is_known_to(shared_data, name, auc, nss):
-    data = load("npz", shared_data / name)
+def test_the_centre_bias_of_real_data_scores_what_it_is_known_to(real_data, name, auc, nss):
+    data = load("npz", real_data / name)
     data = replace(data, observer=np.full_like(data.observer, -1))  # without the slow gold standard
     means = evaluate(GivesTheBias(), data, only=np.arange(0, len(data), len(data) // 30)).means
     assert means["auc"] == pytest.approx(auc, abs=0.02)

@@ -37,8 +37,8 @@ def test_train_and_validation_part_the_training_files(tmp_path: Path) -> None:
     assert not np.array_equal(data.train.labels, other.train.labels)
 
 
-def test_real_files_have_the_paper_s_sizes(shared_data: Path) -> None:
-    data = load_mnist(shared_data / "mnist")
+def test_real_files_have_the_paper_s_sizes(real_data: Path) -> None:
+    data = load_mnist(real_data / "mnist")
     assert (len(data.train), len(data.validation), len(data.test)) == (53_000, 7_000, 10_000)
     assert data.test.labels[:5].tolist() == [7, 2, 1, 0, 4]
     assert data.train.images.dtype == np.uint8

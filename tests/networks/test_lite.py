@@ -95,7 +95,7 @@ def _mobilenet_forward(state: State, x: Tensor) -> tuple[Tensor, Tensor]:
 def test_trunk_reproduces_an_independent_forward_with_the_real_file(name: str) -> None:
     file = cache_dir() / f"{name}.safetensors"
     if not file.is_file():
-        pytest.skip(f"{file} is not there; shared/tools/get_backbones.py writes it")
+        pytest.skip(f"{file} is not there; `make backbones` gets it")
     trunk = LiteNet(LITE_TRUNKS[name]).eval()
     load_backbone(trunk, file)
     image = torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Fisher, Flops, Pruner, Statistics, compact, masked, probed
-from tests.pruning.odd_nets import ODD, Net, between, make_odd
+from tests.pruning.odd_list import ODD, make_odd
+from tests.pruning.odd_nets import Branching, Net, between
 from tests.pruning.test_compact import removable_choice
 
 
@@ -205,13 +206,50 @@ class Aux(Net):
         return (self.last(y), self.aux(y)) if self.training else self.last(y)
 
 
-def test_a_network_in_training_mode_is_traced_in_evaluation_mode_and_unreached_layers_are_reported() -> None:
+def test_a_head_that_runs_in_training_only_is_pruned_along_and_costs_nothing() -> None:
     net, x = Aux().train(), torch.randn(2, 3, 8, 8)
     graph = ChannelGraph.trace(net, x)
-    assert graph.unreached == ["aux"]
-    assert "not reached by the example input, and unknown: aux" in graph.describe()
     assert net.training
-    assert ChannelGraph.trace(net, x, training=True).unreached == []
+    assert graph.unreached == []
+    assert graph.layer("aux").inputs.tolist() == graph.layer("last").inputs.tolist()
+    assert Flops().total(graph) == Flops().total(ChannelGraph.trace(nn.Sequential(net.first, net.last), x))
+    assert Flops().total(ChannelGraph.trace(net, x, training=True)) > Flops().total(graph)
+    pruner = Pruner(graph)
+    for _ in range(4):
+        with pruner.observe():
+            main, aux = net(x)
+            (main.square().mean() + aux.square().mean()).backward()
+        pruner.prune(2)
+    assert net.aux.in_channels == net.last.in_channels == 4
+    assert [tuple(y.shape) for y in net(x)] == [(2, 4, 8, 8), (2, 2, 8, 8)]
+
+
+def test_layers_that_no_mode_reaches_are_reported() -> None:
+    net, x = Branching(), torch.randn(2, 3, 8, 8)
+    net.spare = nn.Conv2d(12, 2, 1)
+    graph = ChannelGraph.trace(net, x)
+    assert graph.unreached == ["spare"]
+    assert "not reached by the example input, and unknown: spare" in graph.describe()
+
+
+def test_looking_for_heads_of_training_leaves_buffers_and_random_numbers_alone() -> None:
+    class Counting(Aux):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x: Tensor) -> Any:
+            if self.training:
+                self.seen += torch.rand(1)
+            return super().forward(x)
+
+    net = Counting()
+    torch.manual_seed(0)
+    ChannelGraph.trace(net, torch.ones(2, 3, 8, 8), check=False)
+    assert float(net.seen) == 0
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    assert torch.equal(after, torch.rand(1))
 
 
 def test_a_network_that_does_not_run_is_refused_in_one_line_with_its_place() -> None:

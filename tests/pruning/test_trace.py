@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.parametrizations import spectral_norm
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, compact, masked
@@ -55,7 +55,7 @@ class Bounded(Net):
 class Normed(Net):
     def __init__(self) -> None:
         super().__init__()
-        self.first = weight_norm(self.first)
+        self.first = spectral_norm(self.first)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.first(x))  # type: ignore[no-any-return]
@@ -64,9 +64,9 @@ class Normed(Net):
 @pytest.mark.parametrize(
     ("net", "message"),
     [
-        (Recurrent(), "lstm is an operation that pruning does not know"),
+        (Recurrent(), "LSTM lstm reads maps along another dimension"),
         (Joined(), "split has the number 3 written down"),
-        (Normed(), "ParametrizedConv2d first has a computed weight"),
+        (Normed(), "ParametrizedConv2d first computes its weight"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )

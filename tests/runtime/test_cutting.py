@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms, ImageOps, PngImagePlugin
+from PIL import Image, ImageCms, ImageOps, JpegImagePlugin, PngImagePlugin
 
 from fastgaze.core.errors import ArgumentError, ImageError
-from fastgaze.runtime.cutting import Cut, Cutter, cut_picture, jpeg_quality
+from fastgaze.core.pictures import open_picture
+from fastgaze.runtime.cutting import Cut, Cutter, cut_picture, jpeg_quality, pixels_needed
+from fastgaze.runtime.predictor import load
 
 ORIENTATION, COPYRIGHT, EXIF, ACROSS = 0x0112, 0x8298, 0x8769, 0xA002
 FRAMES = 5
@@ -184,6 +186,24 @@ def test_a_large_jpeg_of_odd_size_is_cut_to_its_last_pixel_although_fewer_are_de
     cut = opened(cut_picture(content, box, size))
     expected = picture.resize((100, 100), Image.Resampling.BICUBIC, box=box)
     assert np.abs(np.asarray(cut, np.float64) - np.asarray(expected, np.float64)).mean() < 3
+
+
+@pytest.mark.parametrize("side", [1200, 2600, 3264])
+@pytest.mark.parametrize("size", [(60, 80), (700, 900), None])
+def test_a_jpeg_is_decoded_once_to_find_a_window_and_to_cut_it(
+    side: int, size: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = open_picture(encoded(smooth((side * 3 // 4, side)), "JPEG"))
+    decoded, draft = [], JpegImagePlugin.JpegImageFile.draft
+
+    def counted(image: JpegImagePlugin.JpegImageFile, mode: str | None, wanted: tuple[int, int] | None) -> object:
+        decoded.append(wanted)
+        return draft(image, mode, wanted)
+
+    monkeypatch.setattr(JpegImagePlugin.JpegImageFile, "draft", counted)
+    gaze = load("tiny", threads=1).look(picture, pixels_needed(picture.size, [("16:9", size)])).at()
+    gaze.cut(gaze.crop("16:9")[0], size)
+    assert len(decoded) == 1
 
 
 def test_a_cut_is_saved_whole(tmp_path: Path) -> None:

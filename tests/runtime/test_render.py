@@ -148,6 +148,19 @@ def test_a_legend_is_a_strip_below_the_picture(style: str, width: int) -> None:
         assert (strip[:, -2:] == 255).all()
 
 
+def test_in_the_legend_of_contours_every_line_is_nearer_to_its_own_share_than_to_another() -> None:
+    gaze, _ = over(GROUNDS["gray"])
+    strip = np.asarray(gaze.overlay(size=(100, 720), style="contours", legend=True))[100:]
+    inked = (strip != 255).any(axis=(0, 2))
+    starts, ends = (np.flatnonzero(np.diff(inked.astype(int)) == step) for step in (1, -1))
+    for color in render.contour_colors():
+        first = np.flatnonzero((strip == color).all(axis=2).any(axis=0))[0]
+        index = int(np.abs(starts + 1 - first).argmin())
+        after = starts[index + 1] - ends[index]
+        before = starts[index] - ends[index - 1] if index else np.inf
+        assert before > 2 * after
+
+
 def test_one_scale_makes_two_pictures_comparable() -> None:
     strong, weak = GazeMap.from_log_density(spot(sigma=6)), GazeMap.from_log_density(spot(sigma=12))
     scale = render.Scale.of(strong, weak)

@@ -6,6 +6,7 @@ service worker keeps all of it for later visits, so that the page also works off
 
 import base64
 import hashlib
+import html
 import io
 import json
 import shutil
@@ -34,16 +35,18 @@ RUNTIME_INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3
 
 RUNTIME_FILE = f"onnxruntime-web-{RUNTIME_VERSION}.tgz"
 # One pair of files for every browser, and one for browsers with WebGPU, which is fetched only there.
-_WASM = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
-_WEBGPU = ("ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm")
+_WASM = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
+_WEBGPU = ("ort.webgpu.bundle.min.mjs", "ort-wasm-simd-threaded.asyncify.wasm")
 _POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _ON_SERVER = '<html lang="en" data-engine="server">\n<head>\n'
 _IN_BROWSER = (
-    '<html lang="en" data-engine="browser">\n<head>\n'
+    '<html lang="en" data-engine="browser" data-model="{model}">\n<head>\n'
     f'  <meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+    # Before the rest of the page: it starts the engine.
+    '  <script type="module" src="page/browser.js" async></script>\n'
 )
 
 
@@ -96,26 +99,26 @@ def build_site(folder: Path, models: Sequence[str | Path], examples: Path, runti
     """
     if folder.exists() and not folder.is_dir():
         raise ArgumentError(f"{folder} is not a folder")
-    files = _page() | _models(models) | _examples(examples)
+    names = tuple(zoo.read_model(model)[2].name for model in models)
+    files = _models(models) | _page(names[0]) | _examples(examples)
     engines = _unpacked(_package(runtime), _WASM + _WEBGPU)
     later = {f"ort/{name}": engines.pop(f"ort/{name}") for name in _WEBGPU}
     first = files | engines
     first["precache.js"] = _precache(first)
     for name, content in (first | later).items():
         write_whole(folder / name, content)
-    names = tuple(zoo.read_model(model)[2].name for model in models)
     first_bytes = sum(map(len, first.values()))
     return Site(folder, names, len(first) + len(later), first_bytes + sum(map(len, later.values())), first_bytes)
 
 
-def _page() -> dict[str, bytes]:
+def _page(model: str) -> dict[str, bytes]:
     files = {f"page/{name}": path.read_bytes() for name, path in page_files()}
     index = files.pop("page/index.html").decode()
     if _ON_SERVER not in index:
         raise FastGazeError("the page does not begin as expected; install fastgaze again")
     # A service worker looks after the folder that it lies in.
     files["sw.js"] = files.pop("page/sw.js")
-    return files | {"index.html": index.replace(_ON_SERVER, _IN_BROWSER).encode()}
+    return files | {"index.html": index.replace(_ON_SERVER, _IN_BROWSER.format(model=html.escape(model))).encode()}
 
 
 def _models(models: Sequence[str | Path]) -> dict[str, bytes]:

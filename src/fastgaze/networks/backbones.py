@@ -114,12 +114,12 @@ def find_backbone(source: str | Path) -> Path:
         raise BackboneError(f"no file and no backbone named {name!r}; names are {', '.join(_NAMES)}")
     for file in filter(None, (f"{name}.safetensors", _TORCHVISION.get(name))):
         if (cached := cache_dir() / file).is_file():
-            _check_sha256(cached)
+            check_sha256(cached)
             return cached
     if name not in _TORCHVISION:
         raise BackboneError(
-            f"{name} is not in {cache_dir()} and has no address to fetch it from; put {name}.safetensors there, "
-            "set FASTGAZE_CACHE to a folder that has it, or give the file's path"
+            f"{name} is not in {cache_dir()} and has no address to fetch it from; get {name}.safetensors with "
+            "`make backbones` in a checkout, set FASTGAZE_CACHE to a folder that has it, or give the file's path"
         )
     return _fetch(name)
 
@@ -138,7 +138,8 @@ def _fetch(name: str) -> Path:
     return target
 
 
-def _check_sha256(path: Path) -> None:
+def check_sha256(path: Path) -> None:
+    """Refuse a file of the cache that is not the one its name promises."""
     expected = _KNOWN.get(path.name) or path.stem.rsplit("-", 1)[-1]
     if not (found := _sha256(path)).startswith(expected):
         raise BackboneError(

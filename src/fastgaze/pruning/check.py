@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
+from fastgaze.pruning.outputs import tensors_of
 from fastgaze.pruning.places import Kept
-from fastgaze.pruning.trace import Example, evaluation_mode, split_inputs
+from fastgaze.pruning.trace import Example, Map, evaluation_mode, split_inputs
 from fastgaze.pruning.tracing import Unknown
 
 if TYPE_CHECKING:
@@ -71,12 +72,13 @@ def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:
     from fastgaze.pruning.probe import masked
 
     shared = (graph.maps, graph.incidence, graph.kept)  # nothing changes in them, and they are most of the objects
-    twin = copy.deepcopy(graph, {id(part): part for part in shared})
+    twin = copy.deepcopy(graph, {**{id(part): part for part in shared}, **_computed(graph.root)})
     double = _in_double(twin, inputs)
     twin.mark_removed(maps)
     with masked(twin), _called(twin) as called:
         expected = _outputs(twin, double)
-    whole = all(layer.module in called for layer in twin.makers)  # a closure may still call the original's layers
+    # A closure may still call the original's layers. Those without positions run in training mode only.
+    whole = all(layer.module in called for layer in twin.makers if layer.positions)
     if not whole or not expected or not all(bool(torch.isfinite(t).all()) for t in expected):
         return True  # nothing can be compared
     try:
@@ -85,6 +87,12 @@ def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:
     except Exception:
         return False
     return len(found) == len(expected) and all(_close(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def _computed(root: nn.Module) -> dict[int, Any]:
+    """Tensors that modules hold as results of a computation (the old weight_norm), which deepcopy would refuse."""
+    held = [value for module in root.modules() for value in module.__dict__.values() if isinstance(value, Tensor)]
+    return {id(tensor): tensor.detach().clone() for tensor in held if not tensor.is_leaf}
 
 
 @contextmanager
@@ -121,8 +129,7 @@ def _outputs(graph: ChannelGraph, inputs: Any) -> list[Tensor]:
     with evaluation_mode(graph.root.modules()), torch.no_grad():
         torch.manual_seed(0)
         result = graph.root(*inputs[0], **inputs[1])
-    values = result if isinstance(result, Tensor | list | tuple | dict) else getattr(result, "__dict__", result)
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    return [tensor for tensor in tensors_of(result) if tensor.is_floating_point()]
 
 
 def _close(found: Tensor, expected: Tensor) -> bool:
@@ -134,10 +141,17 @@ def _close(found: Tensor, expected: Tensor) -> bool:
     return float((found - expected).abs().max()) <= tolerance * max(1e-6, float(expected.abs().max()))
 
 
+def _short(found: Map) -> str:
+    """The first channel of a map that may tie hundreds."""
+    name, channel = found.producers[0]
+    others = len(found.producers) - 1
+    return f"{name}[{channel}]" + (f" with {others} tied to it" if others else "")
+
+
 def _keep(graph: ChannelGraph, wrong: list[int], unknown: Unknown) -> None:
     sorts = graph.incidence.sort_of[torch.tensor(wrong)]
     stays = torch.isin(graph.incidence.sort_of[:-1], sorts) & graph.prunable
-    names = sorted({str(graph.maps[k]) for k in wrong})
+    names = sorted({_short(graph.maps[k]) for k in wrong})
     reason = f"removing {', '.join(names[:3])}{' and others' if len(names) > 3 else ''} changes more than masking does"
     if unknown == "refuse":
         raise PruningError(f"{reason}: a module does more than its class promises; trace with unknown='keep'")

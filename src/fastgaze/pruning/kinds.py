@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fastgaze.pruning.layers import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
 from fastgaze.pruning.norms import Replaced
+from fastgaze.pruning.weights import cut_weight, normalised
 
 
 class Convolution(Layer):
@@ -50,8 +51,8 @@ class Convolution(Layer):
         return 2 * prod(self.kernel) * written, written
 
     def weights(self) -> tuple[int, int]:
-        """K^2 for each pair of channels, and a bias."""
-        return prod(self.kernel), int(self.module.bias is not None)
+        """K^2 for each pair of channels, a bias, and the gain of weight_norm."""
+        return prod(self.kernel), int(self.module.bias is not None) + int(normalised(self.module) is not None)
 
     def magnitudes(self) -> Tensor:
         """float64 (channels out,): L1 norms of the filters."""
@@ -60,14 +61,14 @@ class Convolution(Layer):
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows and columns of the weight."""
         width = len(self.inputs) // self.groups
-        cut(self.module, "weight", {0: keep_out, 1: keep_in[keep_in < width]})
+        cut_weight(cut, self.module, {0: keep_out, 1: keep_in[keep_in < width]})
         self._cut_rows(cut, keep_out)
         self.module.out_channels, self.module.in_channels = len(keep_out), len(keep_in)
 
     def _cut_rows(self, cut: Slicer, keep_out: Tensor) -> None:
         """The bias, and what a subclass has for each output besides, such as a gain."""
         for name, parameter in list(self.module.named_parameters(recurse=False)):
-            if name != "weight" and parameter.shape[:1] == (len(self.outputs),):
+            if name not in ("weight", "weight_g", "weight_v") and parameter.shape[:1] == (len(self.outputs),):
                 cut(self.module, name, {0: keep_out})
 
 
@@ -124,7 +125,7 @@ class Depthwise(Convolution):
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:  # noqa: ARG002 (inputs are outputs here)
         """Filters."""
         multiplier = len(self.outputs) // self.groups
-        cut(self.module, "weight", {0: keep_out})
+        cut_weight(cut, self.module, {0: keep_out})
         self._cut_rows(cut, keep_out)
         self.module.out_channels = len(keep_out)
         self.module.in_channels = self.module.groups = len(keep_out) // multiplier
@@ -148,7 +149,7 @@ class Transposed(Convolution):
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Columns and rows of the weight."""
         width = len(self.outputs) // self.groups
-        cut(self.module, "weight", {0: keep_in, 1: keep_out[keep_out < width]})
+        cut_weight(cut, self.module, {0: keep_in, 1: keep_out[keep_out < width]})
         cut(self.module, "bias", {0: keep_out})
         self.module.out_channels, self.module.in_channels = len(keep_out), len(keep_in)
 
@@ -163,7 +164,7 @@ class DepthwiseTransposed(Depthwise):
         """Filters."""
         multiplier = len(self.outputs) // self.groups
         first = keep_out[keep_out % multiplier == 0] // multiplier
-        cut(self.module, "weight", {0: first})
+        cut_weight(cut, self.module, {0: first})
         cut(self.module, "bias", {0: keep_out})
         self.module.out_channels = len(keep_out)
         self.module.in_channels = self.module.groups = len(first)
@@ -182,8 +183,8 @@ class Linear(Layer):
         return 2 * written, written
 
     def weights(self) -> tuple[int, int]:
-        """One for each pair of features, and a bias."""
-        return 1, int(self.module.bias is not None)
+        """One for each pair of features, a bias, and the gain of weight_norm."""
+        return 1, int(self.module.bias is not None) + int(normalised(self.module) is not None)
 
     def magnitudes(self) -> Tensor:
         """float64 (features,): L1 norms of the rows."""
@@ -191,7 +192,7 @@ class Linear(Layer):
 
     def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
         """Rows and columns of the weight."""
-        cut(self.module, "weight", {0: keep_out, 1: keep_in})
+        cut_weight(cut, self.module, {0: keep_out, 1: keep_in})
         cut(self.module, "bias", {0: keep_out})
         self.module.out_features, self.module.in_features = len(keep_out), len(keep_in)
 

@@ -14,6 +14,7 @@ from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
 from fastgaze.pruning.tracing import Call, Rule
+from fastgaze.pruning.weights import is_computed
 from fastgaze.pruning.widths import Width, plain
 
 _NOTHING = torch.zeros(0, dtype=torch.int64)
@@ -61,9 +62,9 @@ def source(call: Call) -> Tensor:
 
 
 def keep_computed(call: Call, *ids: Tensor) -> None:
-    """A weight that is computed in every pass cannot be sliced: what the layer reads and makes stays."""
-    if "weight" not in call.target._parameters:
-        call.keep(torch.cat(ids), "has a computed weight (weight_norm and such)")
+    """A weight that is computed in every pass can rarely be sliced: what the layer reads and makes stays."""
+    if is_computed(call.target):
+        call.keep(torch.cat(ids), "computes its weight (spectral_norm and such); make it a plain parameter first")
 
 
 def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int = 1) -> None:
@@ -112,6 +113,8 @@ def convolution(call: Call) -> None:
 
 def _plain_or_standardised(call: Call, ids: Tensor) -> type[Layer] | None:
     """How a convolution computes its weight; None if it cannot be narrowed, as with a mask of the weight's shape."""
+    if "weight" not in call.target._parameters:
+        return kinds.Convolution  # weight_norm, or kept by keep_computed
     try:
         standardised = kinds.Standardised(call.path, call.target, ids, _NOTHING).needed(source(call), call.result)
     except Exception:

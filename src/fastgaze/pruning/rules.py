@@ -93,7 +93,8 @@ def follow(rule: Rule, call: Call) -> None:
     except PruningError:
         raise
     except Exception as error:
-        blocks(call, f"does not fit the rule for it ({type(error).__name__}: {str(error).splitlines()[:1]})")
+        said = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+        blocks(call, f"does not fit the rule for it ({said})")
 
 
 # rules that a user may register
@@ -133,6 +134,12 @@ def _joined(call: Call, ids: Tensor, shape: tuple[int, ...], other: Tensor, size
         return torch.maximum(ids, other)
     call.tie(ids, other)
     return torch.maximum(*broadcast(ids, other))
+
+
+def converts(call: Call) -> None:
+    """x.to(y) and x.type_as(y): of y, only type and device matter."""
+    label = call.label(call.args[0])
+    call.set_label(call.result, label.ids, label.images)
 
 
 def moves(call: Call) -> None:
@@ -179,7 +186,7 @@ def _batch_like(call: Call, sources: Sequence[Tensor], result: Tensor) -> Tensor
     return torch.zeros((1,) * result.dim(), dtype=torch.int64)
 
 
-# reductions and products
+# reductions
 
 
 def reduces(call: Call) -> None:
@@ -208,90 +215,6 @@ def reduces(call: Call) -> None:
         call.set_label(result, ids, images)
 
 
-def products(call: Call, operands: Sequence[Tensor], letters: Sequence[str], out: str) -> None:
-    """A product in Einstein's notation: maps of dimensions that are added up stay, shared ones are tied."""
-    maps: dict[str, Tensor] = {}
-    images: tuple[str, Tensor] | None = None
-    for tensor, names in zip(operands, letters, strict=True):
-        label = call.label(tensor)
-        if len(label.axes()) > 1:
-            call.keep(label.ids, "multiplies maps of several dimensions")
-            continue
-        for axis in label.axes():
-            ids, letter = label.along(axis, tensor.shape[axis]), names[axis]
-            if letter in maps:
-                call.tie(maps[letter], ids)
-            maps.setdefault(letter, ids)
-            for other, others in zip(operands, letters, strict=True):
-                if other is not tensor and letter in others and _whole(call, other, others.index(letter)):
-                    call.keep(ids, "multiplies maps with what cannot be sliced")
-        found = [d for d, n in enumerate(label.images.shape) if n > 1]
-        if images is None and len(found) == 1 and names[found[0]] in out:
-            images = names[found[0]], label.images.flatten()
-    _put_product(call, maps, images, out)
-
-
-def _whole(call: Call, tensor: Tensor, axis: int) -> bool:
-    """Whether a dimension is neither broadcast nor made of maps."""
-    return call.label(tensor).ids.shape[axis] == 1 < tensor.shape[axis]
-
-
-def _put_product(call: Call, maps: dict[str, Tensor], images: tuple[str, Tensor] | None, out: str) -> None:
-    for letter in [letter for letter in maps if letter not in out]:
-        call.keep(maps.pop(letter), "adds up products over its maps")
-    if len(maps) > 1:
-        for ids in maps.values():
-            call.keep(ids, "multiplies maps of different dimensions")
-        maps = {}
-    rank = len(out)
-    blank = torch.zeros((1,) * rank, dtype=torch.int64)
-
-    def placed(letter: str, values: Tensor) -> Tensor:
-        return values.reshape([-1 if d == out.index(letter) else 1 for d in range(rank)])
-
-    ids = placed(*next(iter(maps.items()))) if maps else blank
-    call.set_label(call.result, ids, blank if images is None else placed(*images))
-
-
-def matmul(call: Call) -> None:
-    """torch.matmul, bmm and mm."""
-    a, b = call.args[0], call.argument(1, "other", call.kwargs.get("mat2"))
-    if call.name in ("rmatmul",):
-        a, b = b, a
-    if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or min(a.dim(), b.dim()) < 2:
-        blocks(call)
-        return
-    batch = "abcdefgh"[: max(a.dim(), b.dim()) - 2]
-    first, second = batch[len(batch) - a.dim() + 2 :] + "xy", batch[len(batch) - b.dim() + 2 :] + "yz"
-    products(call, (a, b), (first, second), batch + "xz")
-
-
-def attention(call: Call) -> None:
-    """F.scaled_dot_product_attention: heads are maps, what is added up inside a head stays."""
-    q, k, v = (call.argument(n, name) for n, name in enumerate(("query", "key", "value")))
-    mask = call.argument(3, "attn_mask")
-    if q.dim() < 3 or not q.dim() == k.dim() == v.dim():
-        blocks(call)
-        return
-    batch = "abcdefgh"[: q.dim() - 2]
-    operands, letters = [q, k, v], [batch + "lx", batch + "sx", batch + "sy"]
-    if isinstance(mask, Tensor) and mask.dim() >= 2:
-        operands.append(mask)
-        letters.append((batch + "ls")[-mask.dim() :])
-    products(call, operands, letters, batch + "ly")
-
-
-def einsum(call: Call) -> None:
-    """torch.einsum, without an ellipsis."""
-    equation = str(call.args[0]).replace(" ", "")
-    operands = [t for t in tree_leaves(call.args[1:]) if isinstance(t, Tensor)]
-    if "->" not in equation or "." in equation:
-        blocks(call)
-        return
-    left, out = equation.split("->")
-    products(call, operands, left.split(","), out)
-
-
 def per_channel(call: Call) -> None:
     """F.batch_norm and F.prelu: vectors with one entry for each channel of dimension 1."""
     x, *vectors = call.tensors()
@@ -303,9 +226,14 @@ def per_channel(call: Call) -> None:
 
 
 def over_space(call: Call) -> None:
-    """Pooling and resizing: each channel of dimension 1 by itself."""
+    """Pooling and resizing: each channel of dimension 1 by itself; a grid of places keeps its maps."""
     x = call.args[0] if call.args else call.kwargs["input"]
     ids = call.channels(x, 1 if x.dim() > 2 else 0)
+    for other in [t for t in call.tensors() if t is not x]:
+        if call.name == "grid_sample":
+            call.keep(call.label(other).ids, "takes them for places")
+        elif call.name.startswith("max_unpool"):  # the indices that pooling left
+            call.tie(ids, call.channels(other, 1 if x.dim() > 2 else 0))
     for result in (leaf for leaf in tree_leaves(call.result) if isinstance(leaf, Tensor)):
         shape = [1] * result.dim()
         shape[1 if x.dim() > 2 else 0] = len(ids)
@@ -319,14 +247,15 @@ def created(call: Call) -> None:
     sizes = [leaf for leaf in given if isinstance(leaf, int) and not isinstance(leaf, bool)]
     if not isinstance(result, Tensor) or len(sizes) != result.dim():
         return
-    for axis, size in enumerate(sizes):
-        if isinstance(size, Width) and size.ids is not None and len(size.ids) == result.shape[axis]:
-            call.set_label(
-                result,
-                size.ids.reshape([-1 if d == axis else 1 for d in range(result.dim())]),
-                torch.zeros((1,) * result.dim(), dtype=torch.int64),
-            )
-            return
+    widths = {d: size for d, size in enumerate(sizes) if isinstance(size, Width)}
+    follows = {d: size.ids for d, size in widths.items() if size.ids is not None and len(size.ids) == result.shape[d]}
+    if not follows and len(widths) == 1:  # a state that begins with zeros(b, self.hidden, h, w)
+        ((axis, size),) = widths.items()
+        follows[axis] = call.tracer.ties.new((result.shape[axis],), made=False)
+        call.tracer.fit(follows[axis], size, call.name)
+    for axis, ids in list(follows.items())[:1]:
+        shape = [-1 if d == axis else 1 for d in range(result.dim())]
+        call.set_label(result, ids.reshape(shape), torch.zeros((1,) * result.dim(), dtype=torch.int64))
 
 
 def squeezed_roots(call: Call, ids: Tensor) -> Tensor:
@@ -340,7 +269,7 @@ VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
 SIZED = {  # functions whose rules look at the sizes themselves
     "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem", "conv1d", "conv2d",
-    "conv3d", "affine_grid",
+    "conv3d", "affine_grid", "repeat",
 }  # fmt: skip
 _POINTWISE = """
     relu relu6 leaky_relu elu selu celu gelu silu mish sigmoid logsigmoid log_sigmoid tanh hardtanh hardswish
@@ -352,7 +281,7 @@ _POINTWISE = """
     rdiv truediv rtruediv itruediv divide true_divide floor_divide floordiv remainder fmod mod maximum minimum fmax fmin
     lerp addcmul addcdiv where atan2 hypot bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or
     logical_not and or xor invert eq ne lt le gt ge isclose masked_fill copysign ipow
-    contiguous clone detach to type type_as float double half bfloat16 int long bool cpu cuda alias lift_fresh
+    contiguous clone detach type float double half bfloat16 int long bool cpu cuda alias lift_fresh
     requires_grad zeros_like ones_like empty_like rand_like randn_like full_like copy to_copy data fill zero positive
     special_expit fake_quantize_per_tensor_affine real conj
 """.split()  # noqa: SIM905 (one name per line would take pages)
@@ -367,12 +296,13 @@ _REDUCES = """
 _OVER_SPACE = """
     max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
     adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d lp_pool1d lp_pool2d lp_pool3d
-    max_pool2d_with_indices max_pool1d_with_indices interpolate upsample grid_sample instance_norm upsample_nearest
-    upsample_bilinear upsample_nearest2d upsample_bilinear2d max_pool2d_with_indices_backward
+    max_pool2d_with_indices max_pool1d_with_indices interpolate upsample grid_sample upsample_nearest
+    upsample_bilinear upsample_nearest2d upsample_bilinear2d max_pool2d_with_indices_backward max_unpool1d max_unpool2d
+    max_unpool3d
 """.split()  # noqa: SIM905 (one name per line would take pages)
 for _names, _rule in ((_POINTWISE, pointwise), (_MOVES, moves), (_REDUCES, reduces), (_OVER_SPACE, over_space)):
     RULES.update(dict.fromkeys(_names, _rule))
-RULES.update(dict.fromkeys(("matmul", "rmatmul", "bmm", "mm"), matmul))
-RULES.update(dict.fromkeys(("batch_norm", "prelu"), per_channel))
-RULES.update({"scaled_dot_product_attention": attention, "einsum": einsum, "affine_grid": blocks})
+RULES.update(dict.fromkeys(("batch_norm", "instance_norm", "prelu"), per_channel))
+RULES.update(dict.fromkeys(("to", "type_as"), converts))
+RULES["affine_grid"] = blocks
 RULES.update(dict.fromkeys(("new_zeros", "new_ones", "new_empty", "new_full"), created))

@@ -236,8 +236,22 @@ def assigns(call: Call) -> None:
 
 
 def repeats(call: Call) -> None:
-    """repeat and tile: each copy of a map belongs to it."""
-    moves(call)
+    """repeat and tile: each copy of a map belongs to it; a kernel that is repeated for every map belongs to these."""
+    x, result = call.args[0], call.result
+    given = call.argument(1, "repeats")
+    sizes = list(given) if isinstance(given, list | tuple) else list(call.args[1:])
+    widths = [(axis, size) for axis, size in enumerate(sizes) if isinstance(size, Width)]
+    axis, size = widths[0] if len(widths) == 1 else (0, None)
+    front = result.dim() - x.dim()
+    once = axis < front or x.shape[axis - front] == 1
+    if size is None or size.ids is None or not once or call.tracer.ties.any_made(call.label(x).ids):
+        for _, other in widths:
+            call.tracer.counted(other, call.name)
+        moves(call)
+        return
+    call.keep(call.label(x).ids, "spreads one map over many")
+    shape = [-1 if d == axis else 1 for d in range(result.dim())]
+    call.set_label(result, size.ids.reshape(shape), torch.zeros((1,) * result.dim(), dtype=torch.int64))
 
 
 def pads(call: Call) -> None:

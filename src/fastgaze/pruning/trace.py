@@ -11,12 +11,16 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
+from fastgaze.pruning import products as _products  # noqa: F401 (registers its rules)
+from fastgaze.pruning import recurrent as _recurrent  # noqa: F401 (registers its rules)
 from fastgaze.pruning import shapes as _shapes  # noqa: F401 (registers its rules)
 from fastgaze.pruning.layers import Layer
 from fastgaze.pruning.modules import module_rule
+from fastgaze.pruning.outputs import outputs_of
 from fastgaze.pruning.places import Kept, line_of
 from fastgaze.pruning.rules import follow_function
-from fastgaze.pruning.tracing import Tracer, Unknown, watching
+from fastgaze.pruning.tracing import Tracer, Unknown
+from fastgaze.pruning.watching import watching
 from fastgaze.pruning.widths import Width
 
 ROUNDS = 4  # traces in search of reshapes that let maps go
@@ -61,15 +65,23 @@ def trace_network(root: nn.Module, inputs: Example, unknown: Unknown, training: 
     args, kwargs, batch = _batched(root, inputs)
     choices: dict[int, int] = {}
     best: Traced | None = None
-    for _ in range(ROUNDS):
+    more = False  # whether training mode runs layers that evaluation mode does not
+    for number in range(ROUNDS):
         tracer = Tracer(root, unknown, choices, batch)
         _run(tracer, args, kwargs, training)
+        if number == 0 and not training:
+            more = _runs_more_in_training(tracer, args, kwargs)
+        if more:
+            with tracer.aside():
+                _run(tracer, args, kwargs, training=True)
+        _keep_shared(tracer)
+        tracer.keep_unread()
         found = _finish(tracer)
         if best is None or sum(m.prunable for m in found.maps) > sum(m.prunable for m in best.maps):
             best = found
-        if not (more := _other_choices(tracer, choices)):
+        if not (others := _other_choices(tracer, choices)):
             break
-        choices = more
+        choices = others
     assert best is not None
     return best
 
@@ -104,11 +116,10 @@ def _run(tracer: Tracer, args: tuple[object, ...], kwargs: dict[str, object], tr
         images = torch.arange(len(tensor)).reshape((-1,) + (1,) * (tensor.dim() - 1))
         tracer.set_label(tensor, torch.zeros((1,) * tensor.dim(), dtype=torch.int64), images)
     try:
-        with evaluation_mode(root.modules()), torch.no_grad(), _remembered(tracer), _no_fused_attention():
-            for module in root.modules() if training else ():
-                module.training = any(True for _ in module.children())  # leaves keep their statistics
-            with watching(tracer, follow_function, module_rule):
-                result = root(*args, **kwargs)
+        mode = _branches_of_training(root) if training else evaluation_mode(root.modules())
+        watched = watching(tracer, follow_function, module_rule)
+        with mode, torch.no_grad(), _remembered(tracer), _no_fused_attention(), watched:
+            result = root(*args, **kwargs)
     except PruningError:
         raise
     except Exception as error:
@@ -117,18 +128,43 @@ def _run(tracer: Tracer, args: tuple[object, ...], kwargs: dict[str, object], tr
             f"{type(root).__name__} does not run on the example input: {reason} ({line_of(error)}); give an input "
             "that it accepts, as a tensor, a tuple or a dict"
         ) from error
-    _keep_outputs(tracer, result)
-    _keep_shared(tracer)
-
-
-def _keep_outputs(tracer: Tracer, result: object) -> None:
-    values = result if isinstance(result, Tensor | list | tuple | Mapping) else getattr(result, "__dict__", result)
-    for leaf in tree_leaves(values):
-        if isinstance(leaf, Tensor):
-            tracer.ties.keep(tracer.label(leaf).ids, OUTPUT)
+    for tensor in outputs_of(type(root).__name__, result):
+        tracer.ties.keep(tracer.label(tensor).ids, OUTPUT)
 
 
 OUTPUT = "output"
+
+
+def _runs_more_in_training(tracer: Tracer, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+    """Whether layers that were not reached run in training mode, as auxiliary heads do: they read maps too."""
+    root, reached = tracer.root, set[nn.Module]()
+    missing = [root.get_submodule(name) for name in _unreached(tracer)]
+    hooks = [m.register_forward_pre_hook(lambda module, _args: reached.add(module)) for m in missing]
+    try:
+        if missing:
+            with _branches_of_training(root), torch.no_grad():
+                root(*args, **kwargs)
+    except Exception:  # it wants targets, say; the layers are listed as unreached
+        return False
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return bool(reached)
+
+
+@contextmanager
+def _branches_of_training(root: nn.Module) -> Iterator[None]:
+    """Modules with parts are in training mode inside the block, leaves are not; buffers are as before afterwards."""
+    before = {name: buffer.clone() for name, buffer in root.named_buffers()}
+    with evaluation_mode(root.modules()), torch.random.fork_rng(devices=[]):
+        for module in root.modules():
+            module.training = any(True for _ in module.children())
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, buffer in root.named_buffers():
+                    buffer.copy_(before[name])
 
 
 def _keep_shared(tracer: Tracer) -> None:

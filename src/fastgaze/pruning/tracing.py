@@ -1,9 +1,8 @@
 """Run a network once and follow every channel through it.
 
 The network really runs, on the example input, so that its Python may do what it likes: branch, loop, unpack shapes.
-A ``TorchFunctionMode`` sees every function and method, a patched ``Module.__call__`` every module, and a
-``TorchDispatchMode`` whatever both would miss (scripted functions). Each gets the rule of ``rules.py`` or
-``layers.py`` that belongs to it; what has none is a barrier: the maps that enter it stay.
+``watching.py`` sees every call. Each gets the rule of ``rules.py`` or ``modules.py`` that belongs to it; what has none
+is a barrier: the maps that enter it stay.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fastgaze.core.errors import PruningError
@@ -25,7 +21,7 @@ from fastgaze.pruning.kinds import Number, TensorLayer
 from fastgaze.pruning.labels import NONE, Label, Ties, blank, squeezed
 from fastgaze.pruning.layers import Layer
 from fastgaze.pruning.places import Kept, line_now
-from fastgaze.pruning.widths import Width, plain
+from fastgaze.pruning.widths import Width
 
 Unknown = Literal["keep", "refuse"]
 LARGEST = 2**19  # elements of a parameter that is followed outside of a layer
@@ -77,10 +73,20 @@ class Call:
     def channels(self, tensor: Tensor, axis: int = 1) -> Tensor:
         """int64 (size of ``axis``,): the map of each channel; maps that vary along other dimensions stay."""
         label, axis = self.label(tensor), axis % tensor.dim()
+        if any(d != axis for d in label.axes()) and not self.tracer.ties.any_made(label.ids):
+            label = self._along(label, axis)
         if any(d != axis for d in label.axes()):
             self.keep(label.ids, "reads maps along another dimension than that of its channels")
             return torch.full((tensor.shape[axis],), NONE)
         return label.along(axis, tensor.shape[axis])
+
+    def _along(self, label: Label, axis: int) -> Label:
+        """The label of a parameter that a layer reads (learned queries): only ``axis`` may shrink."""
+        one = label.ids
+        for other in (d for d in label.axes() if d != axis):
+            one = one.narrow(other, 0, 1)
+        self.tie(label.ids, one)
+        return Label(squeezed(self.tracer.ties.roots(label.ids)), label.images)
 
     def tie(self, one: Tensor, other: Tensor) -> None:
         """These maps go together, element by element."""
@@ -103,8 +109,10 @@ class Call:
         shape = [1] * self.result.dim()
         shape[axis % self.result.dim()] = len(ids)
         source = self.args[0] if like is None else like
-        images = self.label(source).images if source.dim() == self.result.dim() else torch.zeros((1,) * len(shape))
-        self.set_label(self.result, ids.reshape(shape), images.to(torch.int64))
+        images = torch.zeros((1,) * len(shape), dtype=torch.int64)
+        if source.dim() == self.result.dim():  # beside a state that begins with zeros, channels may differ in this
+            images = self.label(source).images.amax(axis % self.result.dim(), keepdim=True)
+        self.set_label(self.result, ids.reshape(shape), images)
 
 
 Rule = Callable[[Call], None]
@@ -125,7 +133,7 @@ class Tracer:
         self._reshapes = 0
         self._labels: Any = WeakTensorKeyDictionary()
         self._tensors = dict(_tensors(root))
-        self._owned: dict[int, Tensor] = {}
+        self._owned: dict[int, tuple[Tensor, str]] = {}  # maps of parameters, and where they were first met
         self._sizes: list[tuple[Tensor, Width, str]] = []
         self._numbers: dict[tuple[str, str], list[tuple[Tensor, str]]] = {}
         self._found: Found | None = None
@@ -143,7 +151,7 @@ class Tracer:
             followed = id(tensor) in self._tensors and tensor.is_floating_point()
             if followed and 1 < tensor.numel() <= LARGEST:
                 ids = self.ties.new(tuple(tensor.shape), made=False)
-                self._owned[id(tensor)] = ids
+                self._owned[id(tensor)] = ids, self.place()
                 found = Label(ids, found.images)
             self._labels[tensor] = found
         return Label(squeezed(self.ties.roots(found.ids)), found.images)
@@ -164,10 +172,16 @@ class Tracer:
 
     # what stays
 
-    def note(self, name: str, why: str) -> str:
+    def place(self) -> str:
+        """Module and line of the network's code that is running."""
+        if not self.stack:
+            return f"in {type(self.root).__name__}"
+        module = self.names.get(id(self.stack[-1]), "")
+        return f"{line_now()} in {module}" if module else line_now()
+
+    def note(self, name: str, why: str, where: str | None = None) -> str:
         """A reason with its place in the network's code."""
-        place = self.names.get(id(self.stack[-1]), "") if self.stack else ""
-        where = f"{line_now()}" + (f" in {place}" if place else "") if self.stack else f"in {type(self.root).__name__}"
+        where = self.place() if where is None else where
         reason = f"{name} {why}"
         key = f"{reason} ({where})"
         self._notes.setdefault(key, Kept(reason, where))
@@ -263,6 +277,28 @@ class Tracer:
                     found.append(name)
         return [name for name in found if not any(other.startswith(f"{name}.") for other in found)]
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside the block ties maps and holds them, and counts neither as a call nor as a cost."""
+        counts = {name: (layer.calls, len(layer.positions)) for name, layer in self.layers.items()}
+        through = {name: list(calls) for name, calls in self._through.items()}
+        yield
+        for name, layer in self.layers.items():
+            layer.calls, kept = counts.get(name, (layer.calls, 0))
+            del layer.positions[kept:]
+        self._through = through
+
+    def keep_unread(self) -> None:
+        """Maps that no layer reads stay: the network may hand them out by a way that is not seen."""
+        read = [self.ties.roots(layer.inputs) for layer in self.layers.values() if layer.reads]
+        held = [self.ties.roots(ids) for ids, _ in self.ties.kept]
+        known = torch.cat([torch.tensor([NONE]), *read, *held])
+        for layer in self.layers.values():
+            made = self.ties.roots(layer.outputs)
+            unread = made[~torch.isin(made, known)]
+            if layer.makes and len(unread):
+                self.ties.keep(unread, self.note(layer.name, "makes what no layer reads", "by the whole trace"))
+
     def finish(self) -> Found:
         """What the trace has found, with provisional maps."""
         if self._found is None:
@@ -295,16 +331,16 @@ class Tracer:
     def _slice_tensors(self) -> None:
         """Parameters, buffers and plain tensors that were combined with maps are sliced along with them."""
         modules = {id(layer.module): layer for layer in self.layers.values() if not isinstance(layer, Number)}
-        for identity, ids in self._owned.items():
+        for identity, (ids, where) in self._owned.items():
             roots = squeezed(self.ties.roots(ids))
             axes = [d for d, n in enumerate(roots.shape) if n > 1]
             owner, key, _ = self._tensors[identity]
             name = ".".join(filter(None, (owner, key)))
             if layer := modules.get(id(self.root.get_submodule(owner))):
                 used = torch.cat((layer.inputs, layer.outputs))
-                self.ties.keep(used, self.note(name, "is used outside of its layer too"))
+                self.ties.keep(used, self.note(name, "is used outside of its layer too", where))
             elif len(axes) != 1:
-                self.ties.keep(roots, self.note(name, "is used in a way in which no dimension holds the maps"))
+                self.ties.keep(roots, self.note(name, "is used in a way in which no dimension holds the maps", where))
             else:
                 empty, module = torch.zeros(0, dtype=torch.int64), self.root.get_submodule(owner)
                 self.layers[name] = TensorLayer(name, module, empty, roots.flatten(), attribute=key, axis=axes[0])
@@ -321,62 +357,6 @@ def _tensors(root: nn.Module) -> Iterator[tuple[int, tuple[str, str, Tensor]]]:
         for key, value in places.items():
             if isinstance(value, Tensor):
                 yield id(value), (name, key, value)
-
-
-class _Functions(TorchFunctionMode):
-    """Sees functions and methods."""
-
-    def __init__(self, tracer: Tracer, follow: Callable[..., object]) -> None:
-        super().__init__()
-        self.tracer, self.follow = tracer, follow
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
-        return self.follow(self.tracer, func, args, kwargs or {})
-
-
-class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees what no function or module accounted for."""
-
-    def __init__(self, tracer: Tracer, follow: Callable[..., object]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.tracer, self.follow = tracer, follow
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
-        return self.follow(self.tracer, func, args, kwargs or {})
-
-
-@contextmanager
-def watching(
-    tracer: Tracer,
-    on_function: Callable[..., object],
-    module_rule: Callable[[nn.Module, tuple[object, ...]], Rule | None],
-) -> Iterator[None]:
-    """Every call inside the block goes through the tracer."""
-    plain_call = nn.Module.__call__
-
-    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if id(module) not in tracer.names or tracer.inside:
-            return plain_call(module, *args, **kwargs)
-        tracer.reached.add(id(module))
-        rule = module_rule(module, args)
-        tracer.stack.append(module)
-        try:
-            if rule is None:
-                result = plain_call(module, *args, **kwargs)
-                tracer.passed(module, args, result)
-                return result
-            with ruled(tracer):
-                result = plain_call(module, *args, **tree_map_only(Width, plain, kwargs))
-                what = f"{type(module).__name__} {tracer.names[id(module)]}".strip()
-                rule(Call(tracer, module, what, args, kwargs, result))
-            return result
-        finally:
-            tracer.stack.pop()
-
-    with patch.object(nn.Module, "__call__", call), _Kernels(tracer, on_function), _Functions(tracer, on_function):
-        yield
 
 
 @contextmanager

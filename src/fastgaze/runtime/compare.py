@@ -118,10 +118,10 @@ class Comparison:
         widest = min(column, max(gaze.display_size[1] for gaze in self.gazes))
         columns = [self._column(index, widest, style) for index in range(len(self.gazes))]
         gap = max(widest // 50, 4)
-        height = max(part.height for part in columns)
-        sheet = Image.new("RGB", (len(columns) * (widest + gap) - gap, height), _PAPER)
+        height = max(part.height for part in columns) + gap
+        sheet = Image.new("RGB", (len(columns) * (widest + gap) + gap, height), _PAPER)
         for index, part in enumerate(columns):
-            sheet.paste(part, (index * (widest + gap), 0))
+            sheet.paste(part, (index * (widest + gap) + gap, 0))
         return sheet
 
     def _column(self, index: int, width: int, style: str) -> Image.Image:

@@ -13,7 +13,7 @@ JPEG has no transparency (it is laid over white) and no animation (the first fra
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -24,8 +24,8 @@ from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.files import replacing
 from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE, Source, open_picture
 from fastgaze.core.sizes import Size, format_size
-from fastgaze.runtime import metadata
-from fastgaze.runtime.crop import Box
+from fastgaze.runtime import headroom, metadata
+from fastgaze.runtime.crop import Box, parse_ratio, window_size
 
 FORMATS = {"jpeg": ".jpg", "png": ".png", "webp": ".webp", "avif": ".avif", "gif": ".gif", "tiff": ".tif"}
 """Formats that can be asked for, with the suffix of each."""
@@ -102,6 +102,19 @@ class _Frame:
     milliseconds: float = 0.0
 
 
+def pixels_needed(size: Size, windows: Iterable[tuple[str, Size | None]]) -> Size:
+    """(height, width) at which a picture of ``size`` is decoded once, to find windows in it and to cut them out.
+
+    windows: the ratio of each, and the size (height, width) of what is made of it, None for all its pixels.
+    """
+    share = 0.0
+    for ratio, wanted in windows:
+        height, width = window_size(size, parse_ratio(ratio), 1.0)
+        share = max(share, 1.0 if wanted is None else min(max(wanted[0] / height, wanted[1] / width), 1.0))
+    least = headroom.pixels_needed(size)
+    return max(math.ceil(size[0] * share), least[0]), max(math.ceil(size[1] * share), least[1])
+
+
 def cut_picture(
     source: Source, box: Box, size: Size | None = None, format: str = "keep", quality: int | None = None
 ) -> Cut:
@@ -171,7 +184,9 @@ class Cutter:
         return self._decoded
 
     def _decode(self, share: float) -> None:
-        image = self._header = self._picture.stored()
+        if self._decoded:  # what has been decoded once cannot be decoded at another size
+            self._header = self._picture.stored()
+        image = self._header
         stored, turns = image.size, _TURNS.get(self._picture.orientation, _UPRIGHT)
         if is_animated(image):
             count = getattr(image, "n_frames", 1)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastgaze.core.pictures import Picture
+from fastgaze.core.sizes import Size
 from fastgaze.runtime import zoo
 from fastgaze.runtime.card import ModelCard
 from fastgaze.runtime.engines import Engine, make_engine
@@ -49,10 +50,17 @@ class Head:
     heads in the picture, or of ``LEAST`` of the picture where they have less, to the power of ``ALONE``."""
 
 
+def pixels_needed(size: Size) -> Size:
+    """(height, width) at which ``head_map`` looks at a picture of ``size``: who decodes it at least so large once does
+    not have to do it again."""
+    card, _ = _network()
+    return card.working_size(size)
+
+
 def head_map(picture: Picture) -> Array:
     """How likely each cell of a grid over the picture belongs to a head: float32 (h, w), 0..1."""
     card, engine = _network()
-    working = card.working_size(picture.size)
+    working = pixels_needed(picture.size)
     heads: Array = engine(prepare(picture.pixels(working), working, card)[None])[0, 0]
     return heads
 

@@ -372,11 +372,11 @@ def _gray_legend(scale: Scale, unit: float) -> Image.Image:
 def _contour_legend(scale: Scale, unit: float) -> Image.Image:  # noqa: ARG001
     strip, pen, font = _strip(unit)
     for index, (share, color) in enumerate(zip(SHARES[::-1], contour_colors()[::-1], strict=True)):
-        x, y = (1 + 4.4 * index) * unit, 1.8 * unit
+        x, y = (1 + 5.4 * index) * unit, 1.8 * unit
         pen.line((x, y, x + 1.4 * unit, y), fill=_INK, width=max(round(0.6 * unit), 3))
         pen.line((x, y, x + 1.4 * unit, y), fill=color, width=max(round(0.3 * unit), 1))
         pen.text((x + 1.8 * unit, y), f"{share:.0%}", fill=_INK, font=font, anchor="lm")
-    pen.text((18.6 * unit, 1.8 * unit), "of the attention inside the line", fill=_INK, font=font, anchor="lm")
+    pen.text((22.3 * unit, 1.8 * unit), "of the attention inside", fill=_INK, font=font, anchor="lm")
     return strip
 
 

@@ -1,5 +1,6 @@
 """``fastgaze compare``: what changes from one picture to others."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +23,8 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="PNG file for the pictures side by side. By default A-B.gaze.png beside the first picture.",
-            callback=common.refuse_stdout,
+            help="PNG file for the pictures side by side, or - for stdout. By default A-B.gaze.png beside the first "
+            "picture.",
             show_default=False,
         ),
     ] = None,
@@ -40,6 +41,7 @@ def compare(
 
     Regions are the same in all pictures; NAME@2=LEFT,TOP,WIDTH,HEIGHT is the box of the second picture alone.
     """
+    piped = _check_out(out, json)
     predictor = pictures.load_model(model, engine, threads)
     from fastgaze.core.encoding import encode_png
     from fastgaze.runtime.compare import MOST_PICTURES, Comparison, names_of
@@ -51,13 +53,30 @@ def compare(
     gazes = [predictor.predict(image, center_bias=bias) for image in images]
     boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]
     found = Comparison(gazes, names_of(images), boxes, fixations)
+    content = encode_png(found.image(style))
+    if piped:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
     path = out or _beside(images)
-    write_whole(path, encode_png(found.image(style)))
+    write_whole(path, content)
     if json:
         common.print_json({**found.to_json(), "written": str(path)})
         return
     _print(found)
     common.report(f"-> {path}")
+
+
+def _check_out(out: Path | None, json: bool) -> bool:
+    """Whether the picture goes to stdout; ArgumentError for what is no place for a PNG file."""
+    if out is None:
+        return False
+    if pictures.is_stdout(out, json):
+        pictures.refuse_terminal("a picture", "or leave out --out to write it beside the first picture")
+        return True
+    if out.suffix.lower() != ".png":
+        raise ArgumentError(f"--out {out} is not the name of a PNG file, such as compared.png")
+    return False
 
 
 def _beside(images: list[str]) -> Path:

@@ -1,6 +1,5 @@
 """``fastgaze crop``: the best windows of a ratio or a size, listed or cut out."""
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,6 +83,7 @@ def crop(
     """
     predictor = pictures.load_model(model, engine, threads)
     from fastgaze.core.pictures import open_picture
+    from fastgaze.runtime.cutting import pixels_needed
 
     wishes, point = _wishes(ratio or [], size or []), _point(focus)
     most = candidates or (3 if out is None else 1)
@@ -95,7 +95,8 @@ def crop(
 
     def work(job: pictures.Job) -> Document:
         picture = open_picture(job.source)
-        gaze = predictor.look(picture, None if out is None else _pixels_needed(picture.size, wishes)).at(None, bias)
+        cuts_wanted = [] if out is None else [(wish.ratio, wish.size) for wish in wishes]
+        gaze = predictor.look(picture, pixels_needed(picture.size, cuts_wanted)).at(None, bias)
         found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
         cuts = (
             {} if out is None else {wish: gaze.cut(found[wish][0], wish.size, None, format, quality) for wish in wishes}
@@ -144,17 +145,6 @@ def _point(focus: str | None) -> tuple[float, float] | None:
 
 def _windows(gaze: "GazeMap", wish: Wish, point: tuple[float, float] | None, candidates: int) -> "list[Crop]":
     return gaze.crop(wish.ratio, candidates) if point is None else [gaze.crop_around(wish.ratio, point)]
-
-
-def _pixels_needed(size: Size, wishes: Sequence[Wish]) -> Size:
-    """(height, width) at which a picture of ``size`` has to be decoded so that no result lacks pixels."""
-    from fastgaze.runtime.crop import parse_ratio, window_size
-
-    share = 0.0
-    for wish in wishes:
-        height, width = window_size(size, parse_ratio(wish.ratio), 1.0)
-        share = max(share, 1.0 if wish.size is None else min(max(wish.size[0] / height, wish.size[1] / width), 1.0))
-    return math.ceil(size[0] * share), math.ceil(size[1] * share)
 
 
 def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:

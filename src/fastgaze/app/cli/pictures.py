@@ -98,7 +98,7 @@ def read_bias(text: str) -> "CenterBias":
 
 def find_jobs(images: list[str], out: Path | None) -> list[Job]:
     """Every picture that the arguments name, once, in order, with the place of its results."""
-    if _is_stdout(out):
+    if is_stdout(out, json=False):
         return [replace(job, stem=None) for job in find_jobs(images, None)]
     if out is not None and out.exists() and not out.is_dir():
         raise ArgumentError(f"--out {out} is a file; give a folder for the results")
@@ -115,14 +115,18 @@ def find_jobs(images: list[str], out: Path | None) -> list[Job]:
     ]
 
 
-def _is_stdout(out: Path | None) -> bool:
-    return out is not None and str(out) == STANDARD_STREAM
+def is_stdout(out: Path | None, json: bool) -> bool:
+    """Whether ``--out`` is -; then ``--json``, which writes there as well, is refused."""
+    if out is None or str(out) != STANDARD_STREAM:
+        return False
+    if json:
+        raise ArgumentError("--json and --out - both write to stdout; give one of them")
+    return True
 
 
 def goes_to_stdout(jobs: Sequence[Job], out: Path | None, json: bool) -> bool:
     """Whether results themselves are written to stdout: with ``--out -``, or for a picture from stdin without --out."""
-    if json and _is_stdout(out):
-        raise ArgumentError("--json and --out - both write to stdout; give one of them")
+    is_stdout(out, json)
     return not json and any(job.stem is None for job in jobs)
 
 

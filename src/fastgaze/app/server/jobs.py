@@ -33,7 +33,7 @@ from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import render
 from fastgaze.runtime.compare import COLUMN, MOST_PICTURES, Comparison, names_of
-from fastgaze.runtime.cutting import Cutter, is_animated
+from fastgaze.runtime.cutting import Cutter, is_animated, pixels_needed
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.regions import boxes_in, parse_region
@@ -237,7 +237,8 @@ def _cost(
 def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
     """The answer of ``POST /v1/gaze``."""
     size = _answer_size(picture, options, limits)
-    view = predictor.look(picture, at_least=size if options.format == "overlay" else None)
+    windows = pixels_needed(picture.size, ()) if options.format == "json" and options.ratios else None
+    view = predictor.look(picture, at_least=size if options.format == "overlay" else windows)
     found = view.at(size, options.center_bias)
     if options.format != "json":
         return JobResult(_file(found, options), _MEDIA_TYPES[options.format])
@@ -249,7 +250,8 @@ def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limit
 
 def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
     """The answer of ``POST /v1/crop``: windows, or the best one as a picture."""
-    found = predictor.look(picture).at(None, options.center_bias)
+    cuts = [] if options.format == "json" else [(options.ratios[0], options.size)]
+    found = predictor.look(picture, pixels_needed(picture.size, cuts)).at(None, options.center_bias)
     if options.format == "json":
         return _facts(found, options)
     try:

@@ -72,7 +72,7 @@ def _post(name: str, options: tuple[str, ...], content: Document, models: list[s
         {
             "name": option,
             "in": "query",
-            "required": name == "crop" and option == "ratio",
+            "required": False,
             "description": described[option][0],
             "schema": described[option][1],
         }
@@ -147,7 +147,7 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
         ),
         "size": (
             f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels} pixels; that of the window by "
-            "default. Without effect in json.",
+            "default. Without ratio, the window has this shape.",
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
         ),
     }

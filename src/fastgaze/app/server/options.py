@@ -38,6 +38,8 @@ COMPARE_FORMATS = ("json", "overlay")
 MOST_PEAKS = 20
 MOST_WINDOWS = 10
 MOST_RATIOS = 12
+MOST_STRETCH = 0.02
+"""Of a window whose ratio and size are both given: 1200x628 is what many mean by 1.91:1."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,39 @@ def parse_request(verb: str, fields: Iterable[tuple[str, str]], models: Sequence
     """What is asked for, with the name of the model, the first one by default; 400 and 404 for what is not valid."""
     known, formats = OPTIONS[verb]
     options = parse_options(fields, known, limits, formats)
-    if verb == "crop" and not options.ratios:
-        raise bad_option("no ratio is given; add one such as ratio=16:9")
-    if verb == "crop" and options.format != "json" and len(options.ratios) > 1:
-        raise bad_option("a picture is cut in one ratio; leave out the others, or ask for format=json")
+    if verb == "crop":
+        options = _shaped(options)
     name = models[0] if options.model is None else options.model
     if name not in models:
         raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; choose from {', '.join(models)}")
     return replace(options, model=name)
+
+
+def _shaped(options: Options) -> Options:
+    """Options of ``/v1/crop`` with the shape that a size stands for; 400 where a picture would have no one shape."""
+    height, width = options.size or (0, 0)
+    if not options.ratios and not options.size:
+        raise bad_option("nothing says what to cut; add ratio=16:9 or size=1200x630")
+    if not options.ratios:
+        try:
+            parse_ratio((width, height))
+        except ArgumentError:
+            raise bad_option(f"size={width}x{height} is not between 1:100 and 100:1") from None
+        return replace(options, ratios=(f"{width}:{height}",))
+    if options.format != "json" and len(options.ratios) > 1:
+        raise bad_option("a picture is cut in one ratio; leave out the others, or ask for format=json")
+    if options.format != "json" and options.size and _stretch(options.size, options.ratios[0]) > MOST_STRETCH:
+        raise bad_option(
+            f"size={width}x{height} has another shape than ratio={options.ratios[0]}; leave out ratio, and the shape "
+            "follows from size"
+        )
+    return options
+
+
+def _stretch(size: Size, ratio: str) -> float:
+    """How much a window of ``ratio`` is stretched along one side to fill ``size`` (height, width), from 0 on."""
+    shape, wanted = size[1] / size[0], parse_ratio(ratio)
+    return max(shape / wanted, wanted / shape) - 1
 
 
 def parse_options(

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from fastgaze.core.errors import FastGazeError, require
 from fastgaze.core.jsonable import Json
+from fastgaze.core.pictures import open_picture
 from fastgaze.core.progress import Clock, Seconds
 from fastgaze.core.sizes import format_size
 from fastgaze.runtime.batch.job import BatchOptions, Shard
 from fastgaze.runtime.batch.store import Folder, read_bytes
 from fastgaze.runtime.card import parse_card
+from fastgaze.runtime.cutting import pixels_needed
 from fastgaze.runtime.engines import DEFAULT_ENGINE, make_engine
 from fastgaze.runtime.predictor import Predictor
 
@@ -86,7 +88,8 @@ class ShardWorker:
         options = self._options
         with clock("read"):
             content = read_bytes(path)
-        view = self._predictor.look(content)
+        picture = open_picture(content)
+        view = self._predictor.look(picture, pixels_needed(picture.size, ()) if options.ratios else None)
         gaze = view.at(options.density)
         row: Row = dict(gaze.to_json(options.peaks, options.ratios, options.crops))
         if options.density is not None:

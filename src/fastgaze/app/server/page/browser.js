@@ -7,17 +7,24 @@ import { Refusal } from "./refusal.js";
 const waiting = new Map();
 // The worker gets a copy with every message; the number tells it that it is the same file.
 const numbers = new WeakMap();
-let worker;
 let count = 0;
 // Storing everything for offline use waits a little, so that it does not delay a map that is on its way.
 const AFTER_FIRST_MAP = 1500;
 
+// Here and not in `start`: the engine gets ready while the page still loads, and while the user chooses a picture.
+const { engine, model } = document.documentElement.dataset;
+const worker = engine === "browser" ? begin() : null;
+
+function begin() {
+  const begun = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: model });
+  begun.addEventListener("message", ({ data }) => settle(data));
+  begun.addEventListener("error", () => giveUp("This browser cannot run the model. A current Chrome, Edge, Firefox or Safari can."));
+  return begun;
+}
+
 export async function start() {
-  worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-  worker.addEventListener("message", ({ data }) => settle(data));
-  worker.addEventListener("error", () => giveUp("This browser cannot run the model. A current Chrome, Edge, Firefox or Safari can."));
   const [facts, { examples }] = await Promise.all([read("models.json"), read("examples.json")]);
-  // The engine gets ready while the user chooses a picture; what goes wrong is said with the first one.
+  // What goes wrong is said with the first picture.
   tell("load", { name: facts.default }).then(() => setTimeout(keepForOffline, AFTER_FIRST_MAP), () => {});
   return { ...facts, examples, promise: "Pictures stay in this browser: nothing is sent anywhere." };
 }

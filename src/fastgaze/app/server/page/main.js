@@ -13,6 +13,8 @@ const $ = (id) => document.getElementById(id);
 const MOST_PICTURES = 24;
 const WINDOWS = "3"; // suggested for every ratio
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+// What was changed is on the screen; in a tab that nobody sees, nothing is painted.
+const painted = () => Promise.race([new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))), pause(0.25)]);
 
 // A picture: { file, example, url, size, decoding, result, asked, regions, gaze }. `asked` are the options of `result`.
 const state = { models: [], limits: null, pictures: [], current: null, other: null, ratio: "", chosen: 0, request: null, wanted: null };
@@ -43,7 +45,8 @@ function complain(text, retriable = false) {
 const calm = () => { $("alert").hidden = true; };
 
 function showResult() {
-  const { result, file, regions } = state.current;
+  const picture = state.current;
+  const { result, file, regions } = picture;
   const size = result.picture_size;
   stage.setSize(size);
   stage.showMarks(result.peaks, size);
@@ -52,7 +55,7 @@ function showResult() {
   const window = state.wanted?.window > 0 ? state.wanted.window : 0;
   state.wanted = null;
   chooseRatio(state.ratio, window);
-  findCrops(state.current, window);
+  painted().then(() => findCrops(picture, window));
   const { network, total } = result.milliseconds;
   $("caption").textContent = `${file.name} · ${size.width} × ${size.height}`;
   $("timing").textContent = `${panel.time(total)} in all, ${panel.time(network)} in the network`;

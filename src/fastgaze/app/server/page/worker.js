@@ -6,9 +6,10 @@ const root = new URL("../", import.meta.url);
 const predictors = new Map();
 let last = { key: "" };
 let runtime;
-// The engine is fetched at once, while the page still reads which models there are.
 const kinds = hasWebGpu().then((there) => (there ? ["webgpu", "wasm"] : ["wasm"]));
 kinds.then(([first]) => importRuntime(first)).catch(() => {}); // said when it is needed
+// The name is that of the page's first model, which is loaded at once: nobody has asked for it yet, but somebody will.
+if (self.name) predictor(self.name).catch(() => {});
 
 const verbs = {
   async load({ name }) {
@@ -71,12 +72,12 @@ function predictor(name) {
 }
 
 async function load(name) {
-  const files = Promise.all([read(`models/${encodeURIComponent(name)}.onnx`), read("models/heads.onnx")]);
+  const content = read(`models/${encodeURIComponent(name)}.onnx`);
+  const heads = () => read("models/heads.onnx");
   for (const kind of await kinds) {
     try {
       runtime = await importRuntime(kind);
-      runtime.env.wasm.wasmPaths = new URL("ort/", root).href;
-      const [model, heads] = await files;
+      const model = await content;
       // The constants of these files are folded. WebGPU arranges the graph in its own way.
       const optimise = kind === "wasm" ? "disabled" : "all";
       return await Predictor.load(runtime, { model, heads, providers: [kind], optimise });
@@ -87,7 +88,7 @@ async function load(name) {
   }
 }
 
-const importRuntime = (kind) => import(new URL(`ort/ort.${kind}.min.mjs`, root).href);
+const importRuntime = (kind) => import(new URL(`ort/ort.${kind}.bundle.min.mjs`, root).href);
 
 async function hasWebGpu() {
   try {

@@ -101,12 +101,18 @@ export class Predictor {
 
   /**
    * @param {Runtime} runtime onnxruntime-web
-   * @param {{ model: Uint8Array, heads?: Uint8Array, providers?: readonly string[], optimise?: "all" | "disabled" }} files
-   *   contents of ONNX files; without `heads`, crops go by attention alone
+   * @param {object} files
+   * @param {Uint8Array} files.model content of an ONNX file
+   * @param {Uint8Array | (() => Promise<Uint8Array>)} [files.heads] content of another one, or what reads it for the
+   *   first crop; without it, crops go by attention alone
+   * @param {readonly string[]} [files.providers]
+   * @param {"all" | "disabled"} [files.optimise]
    */
   static async load(runtime, { model, heads, providers = ["wasm"], optimise = "all" }) {
     const gaze = await Network.load(runtime, model, providers, optimise);
-    return new Predictor(gaze, heads ? () => Network.load(runtime, heads, providers, optimise) : null);
+    if (!heads) return new Predictor(gaze, null);
+    const read = typeof heads === "function" ? heads : async () => heads;
+    return new Predictor(gaze, async () => Network.load(runtime, await read(), providers, optimise));
   }
 
   /**
@@ -134,7 +140,10 @@ export class Predictor {
   /** @param {Pixels} pixels */
   async #findHeads(pixels) {
     if (!this.#loadHeads) return null;
-    this.#heads ??= this.#loadHeads();
+    this.#heads ??= this.#loadHeads().catch((error) => {
+      this.#heads = undefined; // the next picture tries again
+      throw error;
+    });
     const { values, rows, columns } = await (await this.#heads).look(pixels);
     return { width: columns, height: rows, values };
   }

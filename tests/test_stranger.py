@@ -1,0 +1,33 @@
+"""A checkout works by itself: no file of it reaches for what happens to lie beside it on the authors' machine."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+OURS = re.compile(r"""\bshared(?:/|["'] */)""")
+"""The folder beside the checkout, in text or as part of a path."""
+MAY = {".ci/run", "docs/log.md", "CHANGELOG.md"}
+FOLDERS = (".ci", ".github", "docs", "experiments", "js/src", "js/test", "results", "src", "tests", "tools")
+WRITTEN = {".cfg", ".html", ".js", ".json", ".md", ".py", ".sh", ".toml", ".ts", ".txt", ".yaml", ".yml"}
+PLAIN = {"Makefile", "Dockerfile", "run"}
+
+
+def test_nothing_but_the_ci_of_this_place_names_the_folder_beside_the_checkout() -> None:
+    files = [path for path in ROOT.iterdir() if path.is_file()]
+    files += [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    written = [path for path in files if path.suffix in WRITTEN or path.name in PLAIN]
+    assert len(written) > 300
+    names = {str(path.relative_to(ROOT)) for path in written if OURS.search(path.read_text(encoding="utf-8"))}
+    assert names <= MAY
+
+
+def test_data_are_looked_for_in_the_checkout_unless_a_setting_names_another_folder(tmp_path: Path) -> None:
+    def default(**environment: str) -> str:
+        code = "from experiments import common; print(common.DATA)"
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert default().strip() == str(ROOT / "data")
+    assert default(FASTGAZE_DATA=str(tmp_path)).strip() == str(tmp_path)
