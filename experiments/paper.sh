@@ -72,6 +72,7 @@ if [ "$scale" = full ]; then
       --out "$runs/varied/$name" --steps "$steps" --scale "$sides"
   done
   wide=$configs/unpruned.toml
+  $workshop soft-targets "$runs/densegaze-m" --config "$wide"
   $workshop distill --config "$wide" --grow "$runs/varied/fastgaze-l/best.safetensors" --out "$runs/fastgaze-grown"
   $workshop tune --config "$wide" --start "$runs/fastgaze-grown/best.safetensors" --out "$runs/fastgaze-wide"
 fi
