@@ -72,6 +72,7 @@ if [ "$scale" = full ]; then
       --out "$runs/varied/$name" --steps "$steps" --scale "$sides"
   done
   wide=$configs/unpruned.toml
+  $workshop soft-targets "$runs/densegaze-m" --config "$wide"
   $workshop distill --config "$wide" --grow "$runs/varied/fastgaze-l/best.safetensors" --out "$runs/fastgaze-grown"
   $workshop tune --config "$wide" --start "$runs/fastgaze-grown/best.safetensors" --out "$runs/fastgaze-wide"
 fi
@@ -82,6 +83,7 @@ if [ "$scale" = full ]; then
   measure teacher_scores --config "$config" --out "$results/deepgaze2.json"
   $python -m experiments.keep "$runs/teacher/ensemble.safetensors" checkpoints/deepgaze2.safetensors --without-trunk
   $python -m experiments.keep "$runs/densegaze-m/best.safetensors" checkpoints/densegaze-m.safetensors
+  $python -m experiments.keep "$runs/fastgaze-wide/best.safetensors" checkpoints/fastgaze.safetensors
   for name in fastgaze-l fastgaze-m fastgaze-s fastgaze-xs; do
     $python -m experiments.keep "$runs/varied/$name/best.safetensors" "checkpoints/$name.safetensors"
   done
@@ -103,7 +105,7 @@ measure equal_cost "$configs/choices.toml" --out "$results/choices.json"
 measure random_search --out "$results/sweep.json"
 if [ "$scale" = full ]; then
   measure equal_cost "$configs/equal_cost-densegaze.toml" --out "$results/equal_cost-densegaze.json"
-  $workshop prune --config "$configs/paper_pace.toml" --start "$runs/fastgaze-wide/best.safetensors" --out "$runs/paper-pace"
+  $workshop prune --config "$configs/paper_pace.toml" --start checkpoints/fastgaze.safetensors --out "$runs/paper-pace"
   for mark in 40 20 10 last; do
     $workshop tune --config "$configs/paper_pace.toml" --start "$runs/paper-pace/$mark.safetensors" \
       --out "$runs/paper-pace/tuned/$mark"

@@ -208,7 +208,7 @@ def paper_pace(inputs: Inputs) -> list[Block]:
 
 
 PACE = (
-    "fastgaze workshop prune --config experiments/configs/paper_pace.toml --start runs/fastgaze-wide/best.safetensors "
+    "fastgaze workshop prune --config experiments/configs/paper_pace.toml --start checkpoints/fastgaze.safetensors "
     "--out runs/paper-pace"
 )
 

@@ -69,7 +69,7 @@ def choices(inputs: Inputs) -> Section:
 
 _WHAT = {
     "equal_cost": "β*, β and β = 0, live costs and frozen ones, three seeds at exactly equal cost",
-    "equal_cost-densegaze": "the same for DenseGaze, from its unpruned network, which has to be trained first",
+    "equal_cost-densegaze": "the same for DenseGaze, from `densegaze-m`",
     "choices": "SGD against Adam, early stopping, the first-order term",
 }
 
