@@ -1,9 +1,11 @@
 """Who may ask: hosts, origins, tokens, signed addresses and rates; and what the server says about itself."""
 
+import hmac
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -111,6 +113,45 @@ def test_a_signed_address_is_good_for_what_was_signed_and_no_longer_than_said(gu
     assert error(guarded.post(signed, files=picture, data={"n": "2"})) == (403, "wrong_signature")
     assert guarded.get(sign("/v1/models", SECRET, later, "GET")).status_code == 200
     assert error(guarded.get(sign("/v1/models", SECRET, later, "POST"))) == (403, "wrong_signature")
+
+
+def test_a_signed_address_has_one_meaning() -> None:
+    later = int(time.time()) + 60
+    signed = sign("/v1/crop?ratio=1:1&region=a:1,2,3,4&region=b:1,2,3,4", SECRET, later)
+    path, _, query = signed.partition("?")
+    parts = query.split("&")
+    access = Access(secret=SECRET)
+    for order in (parts, [parts[4], parts[1], parts[3], parts[2], parts[0]]):  # other names may be anywhere
+        access.check_secret("POST", path, "&".join(order), {})
+    swapped = [parts[0], parts[2], parts[1], *parts[3:]]
+    twice = [*parts, parts[-1]]
+    for changed in (swapped, twice, [*parts[:-1], "signature=", parts[-1]], [*parts, "expires=9999999999"]):
+        with pytest.raises(ApiError) as refused:
+            access.check_secret("POST", path, "&".join(changed), {})
+        assert refused.value.code == "wrong_signature"
+
+
+def test_a_time_that_the_asker_put_into_the_query_does_not_prolong_it() -> None:
+    for given in ("expires=9999999999", "signature=0", "n=1&expires="):
+        with pytest.raises(ArgumentError, match="already"):
+            sign(f"/v1/crop?{given}", SECRET, 1)
+    # One that was signed elsewhere with two times, by the documented rule.
+    query = urlencode([("expires", str(int(time.time()) + 60)), ("expires", "9999999999")])
+    signature = hmac.new(SECRET.encode(), f"POST\n/v1/crop\n{query}".encode(), "sha256").hexdigest()
+    with pytest.raises(ApiError) as refused:
+        Access(secret=SECRET).check_secret("POST", "/v1/crop", f"{query}&signature={signature}", {})
+    assert refused.value.code == "signature_over"
+
+
+@pytest.mark.parametrize(
+    "expires", ["", "-1", "+9999999999", "9999999999.5", "1e12", "9" * 13, " 9999999999", "0x9999999999"]
+)
+def test_a_time_that_is_not_a_plain_number_of_seconds_is_over(expires: str) -> None:
+    query = urlencode([("expires", expires)])
+    signature = hmac.new(SECRET.encode(), f"GET\n/v1/models\n{query}".encode(), "sha256").hexdigest()
+    with pytest.raises(ApiError) as refused:
+        Access(secret=SECRET).check_secret("GET", "/v1/models", f"{query}&signature={signature}", {})
+    assert refused.value.code == "signature_over"
 
 
 def test_one_client_s_rate_is_limited_and_another_s_is_not() -> None:

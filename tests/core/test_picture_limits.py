@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fastgaze.core.errors import ImageError
-from fastgaze.core.picture_limits import MOST_SCANS, count_scans
+from fastgaze.core.picture_limits import MOST_SCANS, count_frames, count_scans
 from fastgaze.core.pictures import open_picture
 
 SIDE = 1800
@@ -111,3 +111,18 @@ def test_what_libtiff_thinks_of_a_file_does_not_reach_the_terminal(capfd: pytest
     with pytest.raises(ImageError):
         open_picture(bytes(content)).rgb()
     assert capfd.readouterr().err == ""
+
+
+def gif_of(count: int, tail: bytes = b";") -> bytes:
+    return b"GIF89a\1\0\1\0\x80\0\0" + bytes(6) + b",\0\0\0\0\1\0\1\0\0\2\2D\1\0" * count + tail
+
+
+def test_the_frames_of_a_gif_are_counted_as_pillow_counts_them() -> None:
+    drawn = [noise("RGB").resize((40, 30)).rotate(10 * n) for n in range(7)]
+    buffer = io.BytesIO()
+    drawn[0].save(buffer, "GIF", save_all=True, append_images=drawn[1:], duration=20, loop=2, comment="with a comment")
+    whole = buffer.getvalue()
+    for content in (whole, whole[:-1], gif_of(3), gif_of(3, b""), gif_of(2, b"\0\0;")):
+        image = Image.open(io.BytesIO(content))
+        assert count_frames(image, 100) == getattr(image, "n_frames", 1)
+    assert count_frames(Image.open(io.BytesIO(whole)), 3) == 4  # counting ends there

@@ -1,13 +1,14 @@
 """A window as a file: exact pixels, and what belongs to the picture stays with it."""
 
 import io
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageOps, JpegImagePlugin, PngImagePlugin
 
-from fastgaze.core.errors import ArgumentError, ImageError
+from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.cutting import Cut, Cutter, cut_picture, jpeg_quality, pixels_needed
 from fastgaze.runtime.predictor import load
@@ -227,3 +228,12 @@ def test_what_cannot_be_cut_is_refused() -> None:
     damaged = encoded(noise((400, 600)), "PNG")
     with pytest.raises(ImageError, match="bytes"):
         Cutter(damaged[: len(damaged) // 2]).cut((0, 0, 80, 60))
+
+
+def test_a_gif_of_a_hundred_thousand_frames_is_refused_by_its_first_headers() -> None:
+    frame = b",\0\0\0\0\1\0\1\0\0\2\2D\1\0"
+    source = Cutter(b"GIF89a\1\0\1\0\x80\0\0" + bytes(6) + 100_000 * frame + b";")
+    begun = time.process_time()
+    with pytest.raises(ImageTooLargeError, match="more than 2000 frames"):
+        source.cut((0, 0, 1, 1))
+    assert time.process_time() - begun < 0.5

@@ -22,6 +22,7 @@ from PIL import Image, ImageCms, ImageSequence, JpegImagePlugin
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.files import replacing
+from fastgaze.core.picture_limits import count_frames
 from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE, Source, open_picture
 from fastgaze.core.sizes import Size, format_size
 from fastgaze.runtime import headroom, metadata
@@ -189,9 +190,11 @@ class Cutter:
         image = self._header
         stored, turns = image.size, _TURNS.get(self._picture.orientation, _UPRIGHT)
         if is_animated(image):
-            count = getattr(image, "n_frames", 1)
+            count = count_frames(image, MOST_FRAMES)
             if count > MOST_FRAMES:
-                raise ImageTooLargeError(f"{self._picture.label}: {count} frames are more than {MOST_FRAMES}")
+                raise ImageTooLargeError(
+                    f"{self._picture.label}: an animation of more than {MOST_FRAMES} frames is not cut; shorten it"
+                )
             if count * stored[0] * stored[1] > MAX_PIXELS:
                 raise ImageTooLargeError(
                     f"{self._picture.label}: {count} frames of {format_size((stored[1], stored[0]))} pixels are "

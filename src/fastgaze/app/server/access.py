@@ -5,7 +5,7 @@
   machine: DNS rebinding), and one that comes from a page of another origin is refused before anything is done for it.
 - With a secret every request to the API carries it: ``Authorization: Bearer SECRET``, or an address that was signed
   with it: ``expires`` (seconds since 1970) and ``signature``, the HMAC-SHA256 of method, path and all other parts of
-  the query in the order of their names.
+  the query in the order of their names; those of one name stay in the order in which they were signed.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastgaze.app.server.limits import ApiError
@@ -74,16 +75,16 @@ class Access:
         if hmac.compare_digest(given.encode(), f"Bearer {self.secret}".encode()):
             return
         pairs = parse_qsl(query, keep_blank_values=True)
-        signature = dict(pairs).get("signature")
-        if signature is None:
+        signatures = [value for name, value in pairs if name == "signature"]
+        if not signatures:
             message = "this server needs a token: Authorization: Bearer TOKEN, or a signed address"
             raise ApiError(401, "no_token", message, {"www-authenticate": "Bearer"})
         rest = [(name, value) for name, value in pairs if name != "signature"]
-        expires = dict(rest).get("expires", "")
+        times = [value for name, value in rest if name == "expires"]
         right = _signature(self.secret, method, path, rest)
-        if not hmac.compare_digest(signature.encode(), right.encode()):
+        if len(signatures) > 1 or not hmac.compare_digest(signatures[0].encode(), right.encode()):
             raise ApiError(403, "wrong_signature", "the signature does not belong to this method, path and query")
-        if not (expires.isdecimal() and len(expires) < 13 and int(expires) >= time.time()):
+        if not (len(times) == 1 and times[0].isdecimal() and len(times[0]) < 13 and int(times[0]) >= time.time()):
             raise ApiError(403, "signature_over", "the signed address has expired, or does not say when it does")
 
     def check_rate(self, address: str) -> None:
@@ -121,13 +122,16 @@ class Access:
 def sign(address: str, secret: str, expires: int, method: str = "POST") -> str:
     """``address`` (a path with its query, or a whole URL) with ``expires`` and ``signature`` added."""
     parts = urlsplit(address)
-    pairs = [*parse_qsl(parts.query, keep_blank_values=True), ("expires", str(expires))]
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    if own := sorted({"expires", "signature"} & {name for name, _ in pairs}):
+        raise ArgumentError(f"the address has {' and '.join(own)} already; sign it without")
+    pairs.append(("expires", str(expires)))
     signed = [*pairs, ("signature", _signature(secret, method, parts.path, pairs))]
     return parts._replace(query=urlencode(signed)).geturl()
 
 
 def _signature(secret: str, method: str, path: str, pairs: list[tuple[str, str]]) -> str:
-    text = f"{method}\n{path}\n{urlencode(sorted(pairs))}"
+    text = f"{method}\n{path}\n{urlencode(sorted(pairs, key=itemgetter(0)))}"
     return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
