@@ -50,7 +50,7 @@ _NODE = """
 const sharp = require('sharp'), smartcrop = require('smartcrop-sharp'), fs = require('fs');
 (async () => {
   for (const job of JSON.parse(fs.readFileSync(0))) {
-    const buffer = await sharp(job.path).png().toBuffer();
+    const buffer = await sharp(job.path).png({ compressionLevel: 0 }).toBuffer();
     for (const [ratio, width, height] of job.windows) {
       const starts = {};
       for (const position of ['attention', 'entropy']) {
@@ -170,7 +170,8 @@ def _peers(photos: Sequence[Photo]) -> dict[str, dict[Path, dict[str, float]]]:
         image = open_picture(photo.path).rgb()
         size = image.height, image.width
         vips = pyvips.Image.new_from_array(np.asarray(image))
-        windows = [(ratio, *window_size(size, parse_ratio(ratio), 1.0)[::-1]) for ratio in RATIOS]
+        cutting = [ratio for ratio in RATIOS if photo.window(ratio)[1] < 1]
+        windows = [(ratio, *window_size(size, parse_ratio(ratio), 1.0)[::-1]) for ratio in cutting]
         jobs.append({"path": str(photo.path), "windows": windows})
         for ratio, width, height in windows:
             best = smartcrop.SmartCrop().crop(image, width, height, min_scale=1.0)["top_crop"]
@@ -206,17 +207,22 @@ def _row(
         hurt
         for some in photos.values()
         for photo in some
-        if (hurt := _harm(photo, ratio, starts[photo.path][ratio])) is not None
+        if (hurt := _harm(photo, ratio, _start(starts, photo, ratio))) is not None
     ]
     row: dict[str, Any] = {"cropper": cropper, "ratio": ratio, "heads": len(damaged)}
     row["damaged"] = sum(hurt.head for hurt in damaged)
     row["damaged_interval"] = wilson(row["damaged"], len(damaged))
     row["face_cut"] = sum(hurt.face for hurt in damaged)
     for name in KEPT:
-        pairs = np.array([_kept(photo, ratio, starts[photo.path][ratio]) for photo in photos[name]])
+        pairs = np.array([_kept(photo, ratio, _start(starts, photo, ratio)) for photo in photos[name]])
         row[f"kept_{name}"] = float(pairs[:, 0].mean() / pairs[:, 1].mean())
         row[f"kept_{name}_interval"] = _bootstrapped(pairs)
     return row
+
+
+def _start(starts: Mapping[Path, Mapping[str, float]], photo: Photo, ratio: str) -> float:
+    """Where the window begins; a ratio that cuts nothing has been left out."""
+    return starts[photo.path].get(ratio, 0.0)
 
 
 def _harm(photo: Photo, ratio: str, start: float) -> Harm | None:

@@ -165,7 +165,7 @@ _SMALLEST = 0.09
 _READOUT = (32, 4)
 _BATCH, _RATE, _TRUNK_SHARE, _DECAY = 32, 3e-3, 0.3, 0.02
 # Views of every picture that has heads; the others are seen once.
-_VIEWS = 5
+_VIEWS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,7 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--most", type=int, help="judge at most so many pictures of each set")
     parser.add_argument("--likely", type=float, help="judge pictures in which the present network has a higher value")
     parser.add_argument("--trunk", type=Path, default=TRUNK, help="the checkpoint whose trunk is tuned")
-    parser.add_argument("--steps", type=int, default=420, help="steps of the training")
+    parser.add_argument("--steps", type=int, default=900, help="steps of the training")
     parser.add_argument("--out", type=Path, default=FILE, help="where fit writes the network")
     options = parse(parser, arguments)
     {"judge": judge, "fit": fit}[options.step](options)

@@ -11,7 +11,7 @@ import fastgaze.app
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.headroom import ALONE, LEAST, LIKELY, SURE, Head, find_heads, head_map
+from fastgaze.runtime.headroom import ALONE, LEAST, LIKELY, Head, find_heads, head_map
 from fastgaze.runtime.predictor import load
 
 EXAMPLES = Path(fastgaze.app.__file__).parent / "server" / "examples"
@@ -51,9 +51,10 @@ def test_heads_are_regions_with_edges_between_cells() -> None:
     beside = 1 - LIKELY
     assert (first.left, first.right) == pytest.approx(((5.5 - beside) / 20, (8.5 + beside) / 20))
     assert (first.top, first.bottom) == pytest.approx(((2.5 - beside) / 10, (3.5 + beside / (1 - LIKELY / 2)) / 10))
-    assert first.weight == pytest.approx((8 / 12) ** ALONE)
+    strength = 4 * 0.8**2
+    assert first.weight == pytest.approx((8 / (8 + strength)) ** ALONE)
     assert (second.right, second.bottom) == (1, 1)
-    assert second.weight == pytest.approx(0.8**SURE * (4 / 12) ** ALONE)
+    assert second.weight == pytest.approx(0.8 * (strength / (8 + strength)) ** ALONE)
 
 
 def test_cells_that_touch_only_at_a_corner_are_two_heads() -> None:

@@ -23,15 +23,13 @@ from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.resize import prepare
 
 FILE = zoo.BUNDLED / "parts" / "heads.onnx"
-LIKELY = 0.4
+LIKELY = 0.6
 """Cells of at least this value form heads."""
 LEAST = 0.01
 """Share of the picture that all heads together must have to count in full."""
-ALONE = 8.0
+ALONE = 4.0
 """How much one head counts for more than several that share its area: some window keeps it whole at little cost, while
-few keep all of a group, and those cost attention. Of two heads of the same size each counts 1/256."""
-SURE = 4.0
-"""How much a sure head counts for more than a doubtful one. Round things have lower values than heads."""
+few keep all of a group, and those cost attention. Of two equal heads each counts 1/16."""
 
 Array = npt.NDArray[np.float32]
 Cell = tuple[int, int]
@@ -46,8 +44,9 @@ class Head:
     right: float
     bottom: float
     weight: float
-    """What damage to it counts, 0..1: its highest value to the power of ``SURE``, times its share of the area of all
-    heads in the picture, or of ``LEAST`` of the picture where they have less, to the power of ``ALONE``."""
+    """What damage to it counts, 0..1: its highest value, times its share of the strength of all heads in the picture,
+    or of ``LEAST`` of the picture where they have less, to the power of ``ALONE``. The strength of a head is its area
+    times the square of its highest value: round things are less likely heads, and take less from real ones."""
 
 
 def pixels_needed(size: Size) -> Size:
@@ -79,8 +78,13 @@ def find_heads(grid: Array) -> list[Head]:
     border of the picture for a region that touches it.
     """
     regions = _regions(grid >= LIKELY)
-    total = max(sum(len(region) for region in regions), LEAST * grid.size)
-    return [_head(grid, region, len(region) / total) for region in regions]
+    highest = [max(float(grid[cell]) for cell in region) for region in regions]
+    strengths = [len(region) * value**2 for region, value in zip(regions, highest, strict=True)]
+    total = max(sum(strengths), LEAST * grid.size)
+    return [
+        _head(grid, region, value * (strength / total) ** ALONE)
+        for region, value, strength in zip(regions, highest, strengths, strict=True)
+    ]
 
 
 def _regions(likely: npt.NDArray[np.bool_]) -> list[list[Cell]]:
@@ -99,11 +103,11 @@ def _regions(likely: npt.NDArray[np.bool_]) -> list[list[Cell]]:
     return regions
 
 
-def _head(grid: Array, region: Sequence[Cell], share: float) -> Head:
+def _head(grid: Array, region: Sequence[Cell], weight: float) -> Head:
     rows, columns = (slice(min(places), max(places) + 1) for places in zip(*region, strict=True))
     top, bottom = _extent(grid[:, columns].max(axis=1), rows)
     left, right = _extent(grid[rows].max(axis=0), columns)
-    return Head(left, top, right, bottom, share**ALONE * float(grid[rows, columns].max()) ** SURE)
+    return Head(left, top, right, bottom, weight)
 
 
 def _extent(highest: Array, inside: slice) -> tuple[float, float]:

@@ -37,9 +37,9 @@ const BAND = 0.03;
 /** Attention that a window may lose for each unit that its edges do not cut. */
 const EDGE = 0.25;
 /** Attention that a window may lose to leave all heads whole. */
-const HEAD = 0.6;
+const HEAD = 0.45;
 /** How exactly the edges of a head are known, relative to its size. */
-const BLUR = 0.1;
+const BLUR = 0.15;
 const PLACES = 64;
 const MOST_CANDIDATES = 64;
 

@@ -9,18 +9,17 @@
  * @property {number} top
  * @property {number} right
  * @property {number} bottom
- * @property {number} weight what damage to it counts: its highest value to the power of `SURE`, times its share of the
- *   area of all heads, or of `LEAST` of the picture where they have less, to the power of `ALONE`
+ * @property {number} weight what damage to it counts: its highest value, times its share of the strength of all heads
+ *   (area times the square of the highest value), or of `LEAST` of the picture where they have less, to the power of
+ *   `ALONE`
  */
 
 /** Cells of at least this value form heads. */
-const LIKELY = 0.4;
+const LIKELY = 0.6;
 /** Share of the picture that all heads together must have to count in full. */
 const LEAST = 0.01;
 /** How much one head counts for more than several that share its area. */
-const ALONE = 8;
-/** How much a sure head counts for more than a doubtful one. */
-const SURE = 4;
+const ALONE = 4;
 
 /**
  * The heads of a map, in the order of their first cells, by rows.
@@ -29,8 +28,10 @@ const SURE = 4;
  */
 export function findHeads(grid) {
   const regions = regionsOf(grid);
-  const total = Math.max(regions.reduce((sum, region) => sum + region.length, 0), LEAST * grid.values.length);
-  return regions.map((region) => headOf(grid, region, region.length / total));
+  const highest = regions.map((region) => Math.max(...region.map((cell) => grid.values[cell])));
+  const strengths = regions.map((region, index) => region.length * highest[index] ** 2);
+  const total = Math.max(strengths.reduce((sum, strength) => sum + strength, 0), LEAST * grid.values.length);
+  return regions.map((region, index) => headOf(grid, region, highest[index] * (strengths[index] / total) ** ALONE));
 }
 
 /**
@@ -60,27 +61,25 @@ function regionsOf({ width, values }) {
 /**
  * @param {Grid} grid
  * @param {readonly number[]} region
- * @param {number} share
+ * @param {number} weight
  * @returns {Head}
  */
-function headOf({ width, height, values }, region, share) {
+function headOf({ width, height, values }, region, weight) {
   const rows = region.map((cell) => Math.floor(cell / width));
   const columns = region.map((cell) => cell % width);
   const [firstRow, lastRow] = [Math.min(...rows), Math.max(...rows)];
   const [firstColumn, lastColumn] = [Math.min(...columns), Math.max(...columns)];
   const byRow = new Float64Array(height).fill(-Infinity);
   const byColumn = new Float64Array(width).fill(-Infinity);
-  let highest = 0;
   values.forEach((value, cell) => {
     const [row, column] = [Math.floor(cell / width), cell % width];
     const [inRows, inColumns] = [row >= firstRow && row <= lastRow, column >= firstColumn && column <= lastColumn];
     if (inColumns) byRow[row] = Math.max(byRow[row], value);
     if (inRows) byColumn[column] = Math.max(byColumn[column], value);
-    if (inRows && inColumns) highest = Math.max(highest, value);
   });
   const [top, bottom] = extent(byRow, firstRow, lastRow);
   const [left, right] = extent(byColumn, firstColumn, lastColumn);
-  return { left, top, right, bottom, weight: share ** ALONE * highest ** SURE };
+  return { left, top, right, bottom, weight };
 }
 
 /**
