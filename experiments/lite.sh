@@ -99,7 +99,8 @@ if ! kept fastgaze-tiny $runs/finish/tiny/best.safetensors; then
   narrow checkpoints/fastgaze-m.safetensors 16,16,16,16,32,48,64,96 30,16,2 $runs/narrow/tiny-64.safetensors
   finish lite_tiny $runs/narrow/tiny-64.safetensors tiny-64 2500 0.6
   narrow $runs/finish/tiny-64/best.safetensors 16,16,16,16,32,48,48,96 16,16,2 $runs/narrow/tiny.safetensors
-  finish lite_tiny $runs/narrow/tiny.safetensors tiny 16000 0.6
+  finish lite_tiny $runs/narrow/tiny.safetensors tiny-first 16000 0.6
+  finish lite_tiny $runs/finish/tiny-first/best.safetensors tiny 16000 0.6
   keep $runs/finish/tiny/best.safetensors fastgaze-tiny
 fi
 
