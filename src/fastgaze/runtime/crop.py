@@ -44,7 +44,7 @@ BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
 EDGE = 0.25
 """Attention that a window may lose for each unit that its edges do not cut."""
-HEAD = 0.45
+HEAD = 0.55
 """Attention that a window may lose to leave all heads whole."""
 BLUR = 0.15
 """How exactly the edges of a head are known, relative to its size."""

@@ -68,7 +68,7 @@ def compare(
 
 
 def _check_out(out: Path | None, json: bool) -> bool:
-    """Whether the picture goes to stdout; ArgumentError for what is no place for a PNG file."""
+    """Whether the picture goes to stdout; ArgumentError for a name that is not one of a PNG file."""
     if out is None:
         return False
     if pictures.is_stdout(out, json):
