@@ -105,10 +105,12 @@ measure equal_cost "$configs/choices.toml" --out "$results/choices.json"
 measure random_search --out "$results/sweep.json"
 if [ "$scale" = full ]; then
   measure equal_cost "$configs/equal_cost-densegaze.toml" --out "$results/equal_cost-densegaze.json"
-  $workshop prune --config "$configs/paper_pace.toml" --start checkpoints/fastgaze.safetensors --out "$runs/paper-pace"
-  for mark in 40 20 10 last; do
-    $workshop tune --config "$configs/paper_pace.toml" --start "$runs/paper-pace/$mark.safetensors" \
-      --out "$runs/paper-pace/tuned/$mark"
+  for pace in paper fast; do
+    $workshop prune --config "$configs/${pace}_pace.toml" --start checkpoints/fastgaze.safetensors --out "$runs/$pace-pace"
+    for mark in 40 20 10 5; do
+      $workshop tune --config "$configs/paper_pace.toml" --start "$runs/$pace-pace/$mark.safetensors" \
+        --out "$runs/$pace-pace/tuned/$mark"
+    done
   done
 fi
 

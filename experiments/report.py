@@ -20,8 +20,9 @@ from experiments.reporting.inputs import Inputs
 from experiments.reporting.lenet_sections import table1
 from experiments.reporting.map_sections import figure4
 from experiments.reporting.model_sections import peer, speed, table2
+from experiments.reporting.pace_section import paper_pace
 from experiments.reporting.pruning_sections import figure1
-from experiments.reporting.search_sections import paper_pace, random_search
+from experiments.reporting.search_sections import random_search
 from experiments.reporting.teacher_sections import quality
 from experiments.reporting.variant_sections import choices, equal_cost
 from experiments.reporting.verdicts import Claim, Verdict

@@ -145,20 +145,18 @@ METRICS = {
     "nss": "NSS",
     "sim": "SIM",
 }
-# Marker and words of each kind; the last four are networks of experiments.
+# Marker and words of each kind; the last three are networks of experiments.
 KINDS = {
     "unpruned": ("s", "unpruned"),
     "finished": ("^", "finished"),
     "regularised": ("o", "β > 0"),
     "unregularised": ("o", "β = 0"),
     "frozen": ("x", "β*, frozen costs"),
-    "paced": ("v", "β*, at the paper's pace"),
 }
 FRONTS = (
     ("finished", "-", 4.0, 0.3),
     ("regularised", "-", 1.6, 1.0),
     ("unregularised", "--", 1.6, 1.0),
-    ("paced", "-.", 1.6, 1.0),
 )
 
 

@@ -66,7 +66,12 @@ class Inputs:
 
     def models(self, data: str = "cat2000") -> dict[str, Record]:
         """The models of the paper that were scored on ``data``: teacher, unpruned, finished, peer, then experiments."""
-        return {name: facts for name, facts in self._scored(data).items() if facts["kind"] != "bundled"}
+        found = self._scored(data).items()
+        return {name: facts for name, facts in found if facts["kind"] != "bundled" and facts.get("source") != "pace"}
+
+    def schedules(self, data: str = "cat2000") -> dict[str, Record]:
+        """The networks of the run at the paper's pace and of the fast schedule beside it, which see smaller images."""
+        return {name: facts for name, facts in self._scored(data).items() if facts.get("source") == "pace"}
 
     def bundled(self, data: str = "cat2000") -> dict[str, Record]:
         """The bundled models that were scored on ``data``, if they are still the same files."""
@@ -97,7 +102,18 @@ def bundled_identity(name: str) -> str:
 
 def _place(facts: Record) -> tuple[int, float]:
     """Where a model stands in a table, larger ones first."""
-    kinds = ("teacher", "unpruned", "finished", "bundled", "peer", "regularised", "unregularised", "frozen", "paced")
+    kinds = (
+        "teacher",
+        "unpruned",
+        "finished",
+        "bundled",
+        "peer",
+        "regularised",
+        "unregularised",
+        "frozen",
+        "paced",
+        "fast",
+    )
     return (len(kinds) if facts.get("source") else 0) + kinds.index(facts["kind"]), -facts["gflop_640x480"]
 
 

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from experiments.common import Record
 from experiments.reporting import drawings, paper
 from experiments.reporting.document import Block, Command, Heading, Missing, Picture, Section, Table, Text
-from experiments.reporting.gaze_sections import SHOWN, score_words
 from experiments.reporting.inputs import Inputs, command, missing
 from experiments.reporting.variant_sections import trained_at
 from experiments.reporting.verdicts import Claim, Estimate, Verdict, above, not_measured
@@ -176,44 +175,3 @@ def _auc_claim(inputs: Inputs, record: Record | None) -> Claim:
     if len(points) < planned:
         return Claim(text, printed, f"{words}; {len(points)} of {planned} trials are scored", Verdict.UNDECIDED, line)
     return Claim(text, printed, words, above(found, 1.0), line)
-
-
-# The paper's pace
-
-
-def paper_pace(inputs: Inputs) -> list[Block]:
-    """One map every ten steps with SGD, beside the networks of the fast schedule that cost about as much."""
-    models = inputs.models()
-    paced = {name: facts for name, facts in models.items() if facts.get("source") == "pace"}
-    fast = {name: facts for name, facts in models.items() if facts.get("source") == "search" and "none" not in name}
-    blocks: list[Block] = [Heading("One run at the paper's pace")]
-    if not paced:
-        what = "one map every 10 steps, SGD, 1,500 maps, from the unpruned FastGaze, which has to be trained first"
-        return [*blocks, Missing(f"{what} (`experiments/paper.sh` has all commands)", PACE)]
-    rows = []
-    for name, facts in paced.items():
-        rows.append(_pace_row(name, facts))
-        if fast:
-            near = min(fast, key=lambda other: abs(np.log(fast[other]["gflop_640x480"] / facts["gflop_640x480"])))
-            rows.append(_pace_row(near, fast[near]))
-    about = (
-        "Networks of the run at the paper's pace, each followed by the trial of the random search (β > 0) of the "
-        f"nearest cost. {score_words(paced)}"
-    )
-    return [
-        *blocks,
-        Table(("model", "GFLOP at 640x480", *SHOWN.values()), tuple(rows), about),
-        Command(command("front")),
-    ]
-
-
-PACE = (
-    "fastgaze workshop prune --config experiments/configs/paper_pace.toml --start checkpoints/fastgaze.safetensors "
-    "--out runs/paper-pace"
-)
-
-
-def _pace_row(name: str, facts: Record) -> tuple[str, ...]:
-    score = facts["scores"]["cat2000"]
-    cells = (Estimate(score["means"][metric], *score["intervals"][metric]).shown() for metric in SHOWN)
-    return (f"`{name}`", f"{facts['gflop_640x480']:.2f}", *cells)

@@ -104,6 +104,24 @@ def test_models_without_scores_of_single_images_are_named_as_not_paired(tmp_path
     assert "(not paired)" not in next(line for line in text.splitlines() if line.startswith("| DenseGaze is ahead"))
 
 
+def test_the_papers_pace_is_said_to_be_ahead_only_where_it_is(tmp_path: Path) -> None:
+    record = front()
+    for mark in (40, 10):
+        for name, kind in (("pace", "paced"), ("fast", "fast")):
+            facts = model(kind, "FastGaze", mark, 40, 0.86, source="pace", found=True)
+            record["models"][f"{name}-{mark}"] = facts
+    put(tmp_path, front=record)
+    (tmp_path / "rows").mkdir()
+    values = np.random.default_rng(0).uniform(0.7, 0.9, 40)
+    for name, shift in (("pace-40", 0.01), ("fast-40", 0.0), ("pace-10", -0.01), ("fast-10", 0.0)):
+        own = {metric: (values + shift).tolist() for metric in ("auc", "nss", "sim", "log_likelihood_bits")}
+        (tmp_path / "rows" / f"{name}.cat2000.json").write_text(json.dumps({"name": list(range(40)), **own}))
+    text, _ = pages(tmp_path)
+    assert "the paper's pace is ahead of the fast schedule at 40 GFLOP; the paper's pace is behind" in text
+    assert "cannot be told apart" not in text
+    assert "pace-40" not in text.split("Every point")[1].split("##")[0], "smaller images are not a point of Figure 2"
+
+
 def test_dense_is_compared_with_fast(tmp_path: Path) -> None:
     for dense, ahead, sim in ((0.875, "reproduced", "contradicted"), (0.86, "contradicted", "reproduced")):
         text, _ = pages(put(tmp_path, front=front(dense=dense)))
