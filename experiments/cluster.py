@@ -23,7 +23,6 @@ from typing import Any
 
 import fsspec
 import pyarrow.parquet
-from moto.server import ThreadedMotoServer
 from ray.cluster_utils import Cluster
 
 from experiments.common import EXAMPLES, RESULTS, about, make_parser, parse, write_record
@@ -40,6 +39,8 @@ PATIENCE = 600
 @contextmanager
 def object_store() -> Iterator[Any]:
     """The file system of an S3 server on loopback, which processes started from here find in their environment."""
+    from moto.server import ThreadedMotoServer  # experiments.cluster_speed needs no store
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it notes every request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()

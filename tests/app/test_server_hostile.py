@@ -24,21 +24,24 @@ def press(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     return facts
 
 
-def check_hostile(facts: dict[str, Any], count: int) -> None:
+def check_hostile(facts: dict[str, Any]) -> None:
     statuses = facts["statuses"]
-    assert sum(statuses.values()) == count
     assert set(statuses) <= {"200", "400", "404", "413", "415"}, facts["examples"]
     assert {"400", "413", "415"} <= set(statuses)
     assert facts["memory_mb"]["highest"] < 1000
 
 
 def test_hostile_uploads_get_an_answer_each_and_do_no_harm(tmp_path: Path) -> None:
-    check_hostile(press(tmp_path, "--hostile", "280", "--seconds", "120"), 280)
+    facts = press(tmp_path, "--hostile", "280", "--seconds", "120")
+    assert sum(facts["statuses"].values()) == 280
+    check_hostile(facts)
 
 
 @pytest.mark.slow
 def test_ten_thousand_hostile_uploads_get_an_answer_each(tmp_path: Path) -> None:
-    check_hostile(press(tmp_path, "--hostile", "10000", "--seconds", "580"), 10_000)
+    facts = press(tmp_path, "--hostile", "10000", "--seconds", "580")
+    assert sum(facts["statuses"].values()) == 10_000
+    check_hostile(facts)
 
 
 def test_under_load_there_is_no_error_but_the_limit_s_own(tmp_path: Path) -> None:

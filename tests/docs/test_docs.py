@@ -130,7 +130,9 @@ def test_every_verb_and_option_exists(guide: str) -> None:
 def test_commands_miss_no_option_that_is_needed(guide: str) -> None:
     # In a sentence, an option with a value makes a command; `fastgaze distill --grow` is just a name, [...] a synopsis.
     inline = re.findall(r"`(fastgaze [^`\n\[]*--[\w-]+ [^`\n\[]*)`", (DOCS / guide).read_text())
-    for words in commands("\n".join([block.code for block in blocks(guide) if block.language == "sh"] + inline)):
+    found = list(commands("\n".join([block.code for block in blocks(guide) if block.language == "sh"] + inline)))
+    assert found or guide in ("method.md", "prune-your-own.md", "data.md")
+    for words in found:
         command: Any = typer.main.get_command(app)
         rest = list(takewhile(lambda word: word not in ("|", ">"), words))
         while hasattr(command, "commands"):

@@ -94,10 +94,13 @@ def test_a_point_belongs_to_the_pixel_of_its_floor():
     assert metrics.cells((3, 5), POINTS).tolist() == [0, 8, 8, 14]
 
 
-def check_refused(metric, *values):
-    """The error names the image."""
-    with pytest.raises(DataError, match="photo-7"):
+def refusal(metric, *values):
+    """How the error begins, or nothing."""
+    try:
         metric(*values, name="photo-7")
+    except DataError as error:
+        return str(error)[:7]
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -106,8 +109,8 @@ def check_refused(metric, *values):
 def test_unusable_fixations_are_refused_with_the_name_of_the_image(points):
     flat = np.full((3, 5), -np.log(15))
     for metric in (metrics.auc, metrics.nss, metrics.log_likelihood):
-        check_refused(metric, flat, points)
-    check_refused(metrics.shuffled_auc, flat, POINTS, points)
+        assert refusal(metric, flat, points) == "photo-7"
+    assert refusal(metrics.shuffled_auc, flat, POINTS, points) == "photo-7"
 
 
 def test_nan_infinite_and_wrongly_shaped_maps_are_refused_with_the_name_of_the_image():
@@ -116,11 +119,11 @@ def test_nan_infinite_and_wrongly_shaped_maps_are_refused_with_the_name_of_the_i
     broken[1, 1], infinite[1, 1] = np.nan, np.inf
     for bad in (broken, infinite, good[0], good[None]):
         for metric in (metrics.auc, metrics.nss, metrics.log_likelihood):
-            check_refused(metric, bad, POINTS)
+            assert refusal(metric, bad, POINTS) == "photo-7"
         for metric in (metrics.cc, metrics.sim, metrics.kl_divergence):
-            check_refused(metric, bad, good)
-            check_refused(metric, good, bad)
-        check_refused(metrics.information_gain, good, POINTS, bad)
+            assert refusal(metric, bad, good) == "photo-7"
+            assert refusal(metric, good, bad) == "photo-7"
+        assert refusal(metrics.information_gain, good, POINTS, bad) == "photo-7"
 
 
 def test_a_map_with_minus_infinity_has_ranks_and_a_likelihood_but_no_mean():

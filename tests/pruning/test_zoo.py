@@ -2,7 +2,6 @@
 
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,20 +14,15 @@ SAMPLE = [
 ]  # fmt: skip
 
 
-def passes(name: str) -> dict[str, Any]:
+@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_of_the_sample_is_pruned(name: str) -> None:
     library = name.split("/")[0]
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed; `make test` installs it")
     result = pruning_zoo.ours(name)
     assert result["share"] <= pruning_zoo.GOAL
     assert result["error"] < 1e-5
-    return result
-
-
-@pytest.mark.parametrize("name", SAMPLE)
-@pytest.mark.filterwarnings("ignore")
-def test_a_network_of_the_sample_is_pruned(name: str) -> None:
-    passes(name)
 
 
 def test_the_page_counts_what_passed_and_gives_a_reason_for_the_rest() -> None:

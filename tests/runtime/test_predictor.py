@@ -210,10 +210,10 @@ def test_predicting_imports_no_torch(bright_file: Path) -> None:
     code = (
         "import sys, numpy, fastgaze\n"
         f"fastgaze.load({str(bright_file)!r}).predict(numpy.zeros((50, 60, 3), 'uint8')).overlay()\n"
-        "heavy = {'torch', 'onnx', 'scipy', 'matplotlib', 'av', 'starlette'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
+        "print({'numpy', 'torch', 'onnx', 'scipy', 'matplotlib', 'av', 'starlette'} & set(sys.modules))"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "{'numpy'}"
 
 
 def test_one_look_serves_every_size_and_centre_bias(bright: Predictor) -> None:

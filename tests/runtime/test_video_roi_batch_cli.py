@@ -1,6 +1,9 @@
 """The verbs video, roi and batch: results on stdout, one line and exit code 2 for a user's error."""
 
 import json
+import os
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -96,3 +99,36 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(
     shown = capsys.readouterr().err
     assert message in shown
     assert shown.count("\n") == 1
+
+
+# A file system that talks, as Ray and some drivers of object stores do, in the driver and in every worker.
+NOISY = """
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+class Noisy(LocalFileSystem):
+    protocol = "noisy"
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        print("a word from the file system", flush=True)
+        return super()._strip_protocol(str(path).removeprefix("noisy://"))
+
+fsspec.register_implementation("noisy", Noisy)
+"""
+
+
+def test_batch_prints_nothing_but_its_result_on_stdout(bright_file: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    Image.new("RGB", (64, 48), "white").save(photos / "white.jpg")
+    (tmp_path / "sitecustomize.py").write_text(NOISY)
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "fastgaze", "batch", f"noisy://{photos}/*.jpg", str(tmp_path / "rows"), "--json"]
+    ended = subprocess.run(
+        [*command, "--model", str(bright_file), "--workers", "1"],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["errors"] == 0
+    assert "a word from the file system" in ended.stderr

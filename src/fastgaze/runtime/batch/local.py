@@ -5,7 +5,7 @@ import os
 import signal
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_longlong
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -154,6 +154,9 @@ def _work(pipe: Connection, position: c_longlong) -> None:
     """A process's life: setup and shards in, reports out, until the pipe closes. Text is a failure."""
     # Ctrl-C is for the driver, which ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # So is stdout, for the result; decoders and drivers of file systems may print, also from C.
+    with suppress(OSError):
+        os.dup2(2, 1)
 
     def at(index: int) -> None:
         position.value = index
