@@ -52,7 +52,7 @@ def trains_otherwise(root: nn.Module, args: tuple[object, ...], kwargs: dict[str
 
     False if it does not run so, because it wants targets, say.
     """
-    called = []
+    called = list[list[str]]()
     for mode in (evaluation_mode(root.modules()), branches_of_training(root)):
         with mode, torch.no_grad(), _Names() as names:
             try:
