@@ -39,7 +39,10 @@ def branches_of_training(root: nn.Module) -> Iterator[None]:
             yield
         finally:
             for name, value in _state(root):
-                value.data.copy_(before[name])
+                if name in before and value.shape == before[name].shape:
+                    value.data.copy_(before[name])  # in place: others may look at the same memory
+                elif name in before:
+                    value.data = before[name]
 
 
 def _state(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
