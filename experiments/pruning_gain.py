@@ -320,6 +320,10 @@ def words(rows: list[Record]) -> str:
         for side, what in ((True, "Faster"), (False, "Not faster"))
         if sides[side]
     ]
+    late = {r["method"] for r in rows if "milliseconds_unpruned" not in r and r["method"] != "unpruned"}
+    if late:
+        names = ", ".join(method for method in METHODS if method in late)
+        told.append(f"Not timed in turn with the unpruned network but after it, which compares less surely: {names}.")
     return " ".join(told)
 
 

@@ -271,7 +271,10 @@ def page(found: dict[str, Any]) -> str:
         lines += [f"## {library}", "", "| fastgaze | torch-pruning |", "|---|---|", f"| {counts} |", ""]
         tried = sum("error_random" in row.get("ours", {}) for row in rows.values())
         if tried < len(rows):
-            lines += [f"The trial without random maps has been made with {tried} of {len(rows)} networks.", ""]
+            lines += [
+                f"{tried} of {len(rows)} networks came as far as the trial without a random third of the maps.",
+                "",
+            ]
         lines += [
             "| network | maps | prunable | FLOPs left | masked - compacted | torch-pruning | what stays or fails |",
             "|---|---|---|---|---|---|---|",

@@ -232,24 +232,57 @@ def test_layers_that_no_mode_reaches_are_reported() -> None:
     assert "not reached by the example input, and unknown: spare" in graph.describe()
 
 
-def test_looking_for_heads_of_training_leaves_buffers_and_random_numbers_alone() -> None:
-    class Counting(Aux):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("seen", torch.zeros(1))
+class Momentum(Aux):
+    """Averages another network's weights, counts and draws numbers in every training pass."""
 
-        def forward(self, x: Tensor) -> Any:
-            if self.training:
-                self.seen += torch.rand(1)
-            return super().forward(x)
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow = nn.Conv2d(3, 12, 3, padding=1)
+        self.register_buffer("seen", torch.zeros(1))
 
-    net = Counting()
+    def forward(self, x: Tensor) -> Any:
+        if self.training:
+            self.seen += torch.rand(1)
+            with torch.no_grad():
+                for fast, slow in zip(self.first.parameters(), self.slow.parameters(), strict=True):
+                    slow.data = 0.9 * slow.data + 0.1 * fast.data
+        return super().forward(x), self.last(self.slow(x))
+
+
+def test_a_trace_leaves_parameters_buffers_and_random_numbers_alone() -> None:
+    net = Momentum()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
     torch.manual_seed(0)
-    ChannelGraph.trace(net, torch.ones(2, 3, 8, 8), check=False)
-    assert float(net.seen) == 0
+    ChannelGraph.trace(net, torch.ones(2, 3, 8, 8))
     after = torch.rand(1)
     torch.manual_seed(0)
     assert torch.equal(after, torch.rand(1))
+    for name, value in net.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+def test_weights_that_are_averaged_in_training_keep_their_maps() -> None:
+    graph = ChannelGraph.trace(Momentum(), torch.randn(2, 3, 8, 8))
+    assert not graph.prunable.any()
+    reasons = [str(kept) for kept in graph.kept]
+    assert any("first.weight is used outside of its layer too (pruning/test_coverage.py:" in r for r in reasons), (
+        reasons
+    )
+
+
+def test_a_network_that_runs_on_its_whole_example_only_is_tried_on_that() -> None:
+    class Edges(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.nodes, self.edges, self.last = nn.Linear(3, 8), nn.Linear(16, 6), nn.Linear(6, 2)
+
+        def forward(self, x: Tensor) -> Any:
+            nodes, edges = self.nodes(x), torch.tensor([[0, 1, 2, 3, 0, 2], [1, 0, 3, 2, 3, 3]])
+            return self.last(self.edges(torch.cat((nodes[edges[0]], nodes[edges[1]]), 1)))
+
+    graph = ChannelGraph.trace(Edges(), torch.randn(4, 3))
+    assert not graph.prunable.any()
+    assert any("8 maps: Linear edges reads more of some images than of others" in str(kept) for kept in graph.kept)
 
 
 def test_a_network_that_does_not_run_is_refused_in_one_line_with_its_place() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning import ChannelGraph, Pruner
+from fastgaze.pruning import ChannelGraph, Pruner, compact, masked
 from tests.pruning.odd_list import make_odd
 from tests.pruning.odd_sequences import old_weight_norm
 
@@ -169,6 +169,18 @@ def test_weight_normalised_layers_train_on_and_count_their_parameters(norm: Any)
         assert removal.cost == sum(parameter.numel() for parameter in net.parameters())
     assert not torch.allclose(net(x), expected)  # something went
     assert set(map(id, net.parameters())) == {id(p) for group in optimizer.param_groups for p in group["params"]}
+
+
+def test_a_weight_normalised_row_of_which_only_zeros_are_left_stays_zero() -> None:
+    norm = nn.utils.parametrizations.weight_norm
+    net, x = nn.Sequential(nn.Linear(3, 4), norm(nn.Linear(4, 5)), nn.Linear(5, 2)), torch.randn(4, 3)
+    net[1].parametrizations.weight.original1.data[2, 1:] = 0
+    graph = ChannelGraph.trace(net, x)
+    graph.mark_removed([0])  # the only input that the row has
+    with masked(graph):
+        expected = net(x)
+    compact(graph)
+    torch.testing.assert_close(net(x), expected)
 
 
 def test_recurrent_layers_count_their_parameters() -> None:

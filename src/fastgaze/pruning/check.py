@@ -32,9 +32,15 @@ def keep_what_differs(graph: ChannelGraph, example: Example, unknown: Unknown) -
     """Maps whose removal does not equal their mask become not prunable."""
     if any(tensor.is_meta for tensor in [*graph.root.parameters(), *graph.root.buffers()]):
         return  # there are no values to compare
-    chosen = _one_of_each(graph)
-    inputs = _few_images(example)
-    wrong, trials = [], [chosen] if chosen else []
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):  # the trials set a seed
+        wrong = _found_wrong(graph, _one_of_each(graph), _few_images(graph, example))
+    if wrong:
+        _keep(graph, wrong, unknown)
+
+
+def _found_wrong(graph: ChannelGraph, chosen: list[int], inputs: Any) -> list[int]:
+    """Those of the chosen maps whose removal differs, found by halves; all that are left when TRIALS are spent."""
+    wrong, trials = list[int](), [chosen] if chosen else []
     spent = 0
     while trials:
         part = trials.pop()
@@ -45,8 +51,7 @@ def keep_what_differs(graph: ChannelGraph, example: Example, unknown: Unknown) -
             wrong += part
         else:
             trials += [part[: len(part) // 2], part[len(part) // 2 :]]
-    if wrong:
-        _keep(graph, wrong, unknown)
+    return wrong
 
 
 def _one_of_each(graph: ChannelGraph) -> list[int]:
@@ -61,10 +66,18 @@ def _one_of_each(graph: ChannelGraph) -> list[int]:
     return chosen[::-1]
 
 
-def _few_images(example: Example) -> Any:
+def _few_images(graph: ChannelGraph, example: Example) -> Any:
+    """Two images, or the whole example if the network does not run on fewer."""
     args, kwargs = split_inputs(example)
-    few = max((len(t) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)), default=0)
-    return tree_map_only(Tensor, lambda t: t[:2] if len(t) == few else t, [list(args), kwargs])
+    most = max((len(t) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)), default=0)
+    if most > 2:
+        few = tree_map_only(Tensor, lambda t: t[:2] if len(t) == most else t, [list(args), kwargs])
+        try:
+            _outputs(graph, few)
+            return few
+        except Exception:
+            pass
+    return [list(args), kwargs]
 
 
 def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:

@@ -36,7 +36,7 @@ def images_of(call: Call, x: Tensor, axis: int = 1, *ids: Tensor) -> Images:
     What comes from parameters alone has a batch only if it was spread over one (the queries of a decoder). Without
     one there is no signal of single images, and the maps ``ids`` that are read there stay.
     """
-    images = call.label(x).images
+    images = call.label(x).images.amax(axis % x.dim(), keepdim=True)  # beside a state that begins with zeros
     axes = [d for d, n in enumerate(images.shape) if n > 1]
     if not axes and call.tracer.batch > 1:
         axes = [d for d, n in enumerate(x.shape) if n == call.tracer.batch and d != axis % x.dim()]
@@ -47,9 +47,14 @@ def images_of(call: Call, x: Tensor, axis: int = 1, *ids: Tensor) -> Images:
     if len(axes) != 1:
         return Images()
     values = images.flatten()
+    rows = torch.bincount(values)
+    if int(rows.min()) != int(rows.max()):  # edges of a graph, or images that were chosen by their values
+        reason = call.tracer.note(call.name, "reads more of some images than of others")
+        call.tracer.ties.keep(torch.cat([_NOTHING, *ids]), reason)
+        return Images(axes[0])
     if len(values) == call.tracer.batch:
         return Images(axes[0])
-    count = len(torch.unique(values))
+    count = len(rows)
     inner = bool((values[:count] == torch.arange(count)).all()) and count < len(values)
     return Images(axes[0], inner, len(values) // count)
 

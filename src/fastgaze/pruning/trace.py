@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ from fastgaze.pruning import products as _products  # noqa: F401 (registers its 
 from fastgaze.pruning import recurrent as _recurrent  # noqa: F401 (registers its rules)
 from fastgaze.pruning import shapes as _shapes  # noqa: F401 (registers its rules)
 from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.modes import branches_of_training, evaluation_mode, trains_otherwise
 from fastgaze.pruning.modules import module_rule
 from fastgaze.pruning.outputs import outputs_of
 from fastgaze.pruning.places import Kept, line_of
@@ -65,13 +66,11 @@ def trace_network(root: nn.Module, inputs: Example, unknown: Unknown, training: 
     args, kwargs, batch = _batched(root, inputs)
     choices: dict[int, int] = {}
     best: Traced | None = None
-    more = False  # whether training mode runs layers that evaluation mode does not
-    for number in range(ROUNDS):
+    both = not training and trains_otherwise(root, args, kwargs)
+    for _ in range(ROUNDS):
         tracer = Tracer(root, unknown, choices, batch)
         _run(tracer, args, kwargs, training)
-        if number == 0 and not training:
-            more = _runs_more_in_training(tracer, args, kwargs)
-        if more:
+        if both:
             with tracer.aside():
                 _run(tracer, args, kwargs, training=True)
         _keep_shared(tracer)
@@ -116,7 +115,7 @@ def _run(tracer: Tracer, args: tuple[object, ...], kwargs: dict[str, object], tr
         images = torch.arange(len(tensor)).reshape((-1,) + (1,) * (tensor.dim() - 1))
         tracer.set_label(tensor, torch.zeros((1,) * tensor.dim(), dtype=torch.int64), images)
     try:
-        mode = _branches_of_training(root) if training else evaluation_mode(root.modules())
+        mode = branches_of_training(root) if training else evaluation_mode(root.modules())
         watched = watching(tracer, follow_function, module_rule)
         with mode, torch.no_grad(), _remembered(tracer), _no_fused_attention(), watched:
             result = root(*args, **kwargs)
@@ -133,38 +132,6 @@ def _run(tracer: Tracer, args: tuple[object, ...], kwargs: dict[str, object], tr
 
 
 OUTPUT = "output"
-
-
-def _runs_more_in_training(tracer: Tracer, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
-    """Whether layers that were not reached run in training mode, as auxiliary heads do: they read maps too."""
-    root, reached = tracer.root, set[nn.Module]()
-    missing = [root.get_submodule(name) for name in _unreached(tracer)]
-    hooks = [m.register_forward_pre_hook(lambda module, _args: reached.add(module)) for m in missing]
-    try:
-        if missing:
-            with _branches_of_training(root), torch.no_grad():
-                root(*args, **kwargs)
-    except Exception:  # it wants targets, say; the layers are listed as unreached
-        return False
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return bool(reached)
-
-
-@contextmanager
-def _branches_of_training(root: nn.Module) -> Iterator[None]:
-    """Modules with parts are in training mode inside the block, leaves are not; buffers are as before afterwards."""
-    before = {name: buffer.clone() for name, buffer in root.named_buffers()}
-    with evaluation_mode(root.modules()), torch.random.fork_rng(devices=[]):
-        for module in root.modules():
-            module.training = any(True for _ in module.children())
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for name, buffer in root.named_buffers():
-                    buffer.copy_(before[name])
 
 
 def _keep_shared(tracer: Tracer) -> None:
@@ -274,19 +241,6 @@ def _unreached(tracer: Tracer) -> list[str]:
         for name, module in tracer.root.named_modules()
         if id(module) not in inside and any(True for _ in module.parameters(recurse=False)) and module_rule(module)
     ]
-
-
-@contextmanager
-def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Exactly these modules in evaluation mode inside the block; each one's own mode comes back."""
-    before = [(m, m.training) for m in modules]
-    try:
-        for m, _ in before:
-            m.training = False
-        yield
-    finally:
-        for m, training in before:
-            m.training = training
 
 
 __all__ = ["Map", "Traced", "evaluation_mode", "split_inputs", "trace_network"]

@@ -297,7 +297,7 @@ class Tracer:
             made = self.ties.roots(layer.outputs)
             unread = made[~torch.isin(made, known)]
             if layer.makes and len(unread):
-                self.ties.keep(unread, self.note(layer.name, "makes what no layer reads", "by the whole trace"))
+                self.ties.keep(unread, self.note(layer.name, "makes what no layer reads"))
 
     def finish(self) -> Found:
         """What the trace has found, with provisional maps."""

@@ -66,6 +66,9 @@ def cut_weight(cut: Slicer, module: nn.Module, index: Mapping[int, Tensor]) -> N
     if found.dim in index:
         cut(found.holder, found.gain, {found.dim: index[found.dim]})
         before = before.index_select(found.dim, index[found.dim].to(before.device))
-    getattr(found.holder, found.gain).data.mul_(found.norms() / before)
+    after = found.norms()
+    empty = after == 0  # what is left of v gives no direction: w is 0 there, and any direction will do
+    getattr(found.holder, found.direction).data.add_(empty)
+    getattr(found.holder, found.gain).data.mul_(torch.where(empty, 0, after / before))
     if found.holder is module:  # the hook computes this one in the next pass
         module.weight = torch._weight_norm(module.weight_v, module.weight_g, found.dim).detach()
