@@ -97,23 +97,15 @@ def crop(
         picture = open_picture(job.source)
         gaze = predictor.look(picture, None if out is None else _pixels_needed(picture.size, wishes)).at(None, bias)
         found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
-        cuts = (
-            {} if out is None else {wish: gaze.cut(found[wish][0], wish.size, None, format, quality) for wish in wishes}
-        )
+        wanted = [] if out is None else wishes
+        cuts = {wish: gaze.cut(found[wish][0], wish.size, None, format, quality) for wish in wanted}
         written = [] if job.stem is None else _save(job.stem, cuts)
         if piped:
             sys.stdout.buffer.write(next(iter(cuts.values())).content)
             sys.stdout.buffer.flush()
         elif not json:
-            show = common.report if written else common.say
-            for wish, windows in found.items():
-                for window in windows:
-                    show(pictures.printable(f"{job.label} {wish.text}: {_line(window)}"))
-        listed = [
-            {"ratio": wish.ratio, "windows": [window.to_json() for window in windows]}
-            for wish, windows in found.items()
-        ]
-        facts = gaze.to_json() | {"crops": listed} if json else {}
+            _print(job.label, found, bool(written))
+        facts = gaze.to_json() | {"crops": _listed(found)} if json else {}
         return {"image": job.label, **facts, "written": written, "srcset": _srcset(written)}
 
     results, failures = pictures.run_jobs(jobs, work, "crop")
@@ -144,6 +136,18 @@ def _point(focus: str | None) -> tuple[float, float] | None:
 
 def _windows(gaze: "GazeMap", wish: Wish, point: tuple[float, float] | None, candidates: int) -> "list[Crop]":
     return gaze.crop(wish.ratio, candidates) if point is None else [gaze.crop_around(wish.ratio, point)]
+
+
+def _print(label: str, found: "dict[Wish, list[Crop]]", written: bool) -> None:
+    """A line for every window; where files are written, it is a message and not the result."""
+    show = common.report if written else common.say
+    for wish, windows in found.items():
+        for window in windows:
+            show(pictures.printable(f"{label} {wish.text}: {_line(window)}"))
+
+
+def _listed(found: "dict[Wish, list[Crop]]") -> list[Document]:
+    return [{"ratio": wish.ratio, "windows": [each.to_json() for each in windows]} for wish, windows in found.items()]
 
 
 def _pixels_needed(size: Size, wishes: Sequence[Wish]) -> Size:
