@@ -95,26 +95,18 @@ def crop(
 
     def work(job: pictures.Job) -> Document:
         picture = open_picture(job.source)
-        cuts_wanted = [] if out is None else [(wish.ratio, wish.size) for wish in wishes]
-        gaze = predictor.look(picture, pixels_needed(picture.size, cuts_wanted)).at(None, bias)
+        wanted = [] if out is None else wishes
+        pixels = pixels_needed(picture.size, [(wish.ratio, wish.size) for wish in wanted])
+        gaze = predictor.look(picture, pixels).at(None, bias)
         found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
-        cuts = (
-            {} if out is None else {wish: gaze.cut(found[wish][0], wish.size, None, format, quality) for wish in wishes}
-        )
+        cuts = {wish: gaze.cut(found[wish][0], wish.size, None, format, quality) for wish in wanted}
         written = [] if job.stem is None else _save(job.stem, cuts)
         if piped:
             sys.stdout.buffer.write(next(iter(cuts.values())).content)
             sys.stdout.buffer.flush()
         elif not json:
-            show = common.report if written else common.say
-            for wish, windows in found.items():
-                for window in windows:
-                    show(pictures.printable(f"{job.label} {wish.text}: {_line(window)}"))
-        listed = [
-            {"ratio": wish.ratio, "windows": [window.to_json() for window in windows]}
-            for wish, windows in found.items()
-        ]
-        facts = gaze.to_json() | {"crops": listed} if json else {}
+            _print(job.label, found, bool(written))
+        facts = gaze.to_json() | {"crops": _listed(found)} if json else {}
         return {"image": job.label, **facts, "written": written, "srcset": _srcset(written)}
 
     results, failures = pictures.run_jobs(jobs, work, "crop")
@@ -145,6 +137,18 @@ def _point(focus: str | None) -> tuple[float, float] | None:
 
 def _windows(gaze: "GazeMap", wish: Wish, point: tuple[float, float] | None, candidates: int) -> "list[Crop]":
     return gaze.crop(wish.ratio, candidates) if point is None else [gaze.crop_around(wish.ratio, point)]
+
+
+def _print(label: str, found: "dict[Wish, list[Crop]]", written: bool) -> None:
+    """A line for every window; where files are written, it is a message and not the result."""
+    show = common.report if written else common.say
+    for wish, windows in found.items():
+        for window in windows:
+            show(pictures.printable(f"{label} {wish.text}: {_line(window)}"))
+
+
+def _listed(found: "dict[Wish, list[Crop]]") -> list[Document]:
+    return [{"ratio": wish.ratio, "windows": [each.to_json() for each in windows]} for wish, windows in found.items()]
 
 
 def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:

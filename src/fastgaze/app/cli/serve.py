@@ -76,33 +76,26 @@ def serve(
     With --quiet, requests are not logged.
     """
     limit_blas(threads)
-    if not hasattr(os, "fork"):
-        raise ArgumentError(
-            "this system cannot fork processes, which serving needs: use Linux, macOS, WSL or Docker, "
-            "or make a page that needs no server with `fastgaze site`"
-        )
-    require("starlette", "serve")
-    require("uvicorn", "serve")
-    require("python_multipart", "serve")
+    _check_system()
     from fastgaze.app.server import api, run
     from fastgaze.app.server.limits import Limits
     from fastgaze.runtime.engines import available_cores
 
+    most = _whole(max_megabytes * (1 << 20), "--max-megabytes")
     limits = Limits(
-        bytes=_whole(max_megabytes * (1 << 20), "--max-megabytes"),
+        bytes=most,
         pixels=_whole(max_megapixels * 1e6, "--max-megapixels"),
         seconds=timeout,
         in_flight=max_in_flight,
-        upload_bytes=max(Limits.upload_bytes, 2 * _whole(max_megabytes * (1 << 20), "--max-megabytes")),
+        upload_bytes=max(Limits.upload_bytes, 2 * most),
         drain_seconds=drain,
     )
     workers = available_cores() if workers is None else workers
     if not 1 <= workers <= 256:
         raise ArgumentError(f"--workers {workers} is not between 1 and 256")
-    names = model or _bundled()
     listening = run.bind(host, port)
     access = _access(allow_host or [], cors or [], token_file, rate, run.is_local(listening))
-    settings = api.ServerSettings(names, engine, threads, workers, _examples(examples), access)
+    settings = api.ServerSettings(model or _bundled(), engine, threads, workers, _examples(examples), access)
     app = api.create_app(settings, limits)
     run.log_to(sys.stderr, logging.WARNING if common.is_quiet() else logging.INFO)
     typer.echo(f"fastgaze serves {', '.join(app.names)} at {run.address(listening)} (Ctrl+C stops it)", err=True)
@@ -110,6 +103,17 @@ def serve(
         safety = "does not encrypt" if access.secret else "asks for no password and does not encrypt"
         typer.echo(f"warning: other machines can reach {host}, and the server {safety}", err=True)
     run.make_server(app, limits).run(sockets=[listening])
+
+
+def _check_system() -> None:
+    """Refuse where serving cannot work, before anything is loaded."""
+    if not hasattr(os, "fork"):
+        raise ArgumentError(
+            "this system cannot fork processes, which serving needs: use Linux, macOS, WSL or Docker, "
+            "or make a page that needs no server with `fastgaze site`"
+        )
+    for package in ("starlette", "uvicorn", "python_multipart"):
+        require(package, "serve")
 
 
 def _bundled() -> list[str]:
