@@ -141,6 +141,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "weight norm, new": (lambda: sequences.Temporal(nn.utils.parametrizations.weight_norm), [(3, 12)], 26),
     "lstm behind convolutions": (sequences.Reading, [(1, 8, 12)], 14),
     "gru on frames, one at a time": (sequences.Frames, [(4, 3, 6, 6)], 14),
+    "gated waves": (sequences.Waves, [(1, 9), (3,)], 6),
     "cells": (sequences.Cells, [(5, 6)], 17),
     "convolutional lstm": (sequences.Memory, [(3, 3, 6, 6)], 11),
 }  # fmt: skip

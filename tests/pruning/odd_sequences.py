@@ -96,6 +96,27 @@ class Memory(nn.Module):
         return self.last(h)
 
 
+class Waves(nn.Module):
+    """Gates of a WaveNet, cut out of one condition for all layers at multiples of a number that the module holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.first, self.last = 6, nn.Conv1d(1, 6, 1), nn.Conv1d(6, 2, 1)
+        self.condition, self.gates = nn.Linear(3, 24), nn.ModuleList(nn.Conv1d(6, 12, 3, padding=1) for _ in range(2))
+        self.ends = nn.ModuleList((nn.Conv1d(6, 12, 1), nn.Conv1d(6, 6, 1)))
+
+    def forward(self, x: Tensor, speaker: Tensor) -> Any:
+        x, condition = self.first(x), self.condition(speaker)[..., None]
+        total = torch.zeros_like(x)
+        for k, (gate, end) in enumerate(zip(self.gates, self.ends, strict=True)):
+            start = k * 2 * self.hidden
+            both = gate(x) + condition[:, start : start + 2 * self.hidden]
+            y = end(both[:, : self.hidden].tanh() * both[:, self.hidden :].sigmoid())
+            x = x + y[:, : self.hidden]
+            total = total + (y[:, self.hidden :] if k == 0 else y)
+        return self.last(total)
+
+
 class Offsets(nn.Module):
     """Features that are read at places which the network predicts."""
 

@@ -227,10 +227,13 @@ class Tracer:
             self.keep(ids, name, f"has the number {size} written down")
         elif size.owner is None:
             self._sizes.append((ids, size, self.note(name, "has a size that comes from the width of other maps")))
-        elif (size.times, size.divide) != (1, 1):
-            self.keep(ids, name, f"has a size computed from {'.'.join(size.owner)}")
+        elif size.divide != 1 or size.times < 1 or len(ids) % size.times:
+            self.keep(ids, name, f"has a size computed from {'.'.join(filter(None, size.owner))}")
             self._pinned.add(size.owner)
         else:
+            pieces = ids.reshape(size.times, -1)  # x[:, : 2 * self.hidden]: equal pieces stay equal
+            self.keep(self.ties.tie(pieces, pieces[:1]), name, "joins them with what cannot be sliced")
+            ids = pieces[0]
             uses = self._numbers.setdefault(size.owner, [])
             number = ".".join(filter(None, size.owner))
             if uses and len(uses[0][0]) == len(ids):

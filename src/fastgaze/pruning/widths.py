@@ -77,6 +77,13 @@ class Width(int):
 
     __rmul__ = __mul__
 
+    def __add__(self, other: Any) -> Any:
+        alike = isinstance(other, Width) and (self.owner, self.divide) == (other.owner, other.divide)
+        if self.owner is None or not alike:
+            return _counted_sum(self, other)
+        ratio = (self.times + other.times, self.divide)  # 2 h + 2 h is 4 h
+        return Width.make(int.__add__(self, other), self.reader, None, self.owner, ratio)
+
     def __floordiv__(self, other: Any) -> Any:
         if (done := self._arithmetic(other, "__floordiv__")) is not None:
             return done
@@ -128,8 +135,9 @@ def _counting(name: str) -> Any:
     return method
 
 
+_counted_sum = _counting("__add__")
 for _name in (
-    "__add__", "__radd__", "__sub__", "__rsub__", "__truediv__", "__rtruediv__", "__rfloordiv__", "__pow__", "__rpow__",
+    "__radd__", "__sub__", "__rsub__", "__truediv__", "__rtruediv__", "__rfloordiv__", "__pow__", "__rpow__",
     "__rmod__", "__divmod__", "__float__", "__int__", "__lt__", "__le__", "__gt__", "__ge__", "__neg__", "__round__",
     "__lshift__", "__rshift__", "__and__", "__or__", "__xor__",
 ):  # fmt: skip
