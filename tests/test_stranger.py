@@ -1,5 +1,6 @@
 """A checkout works by itself: no file of it reaches for what happens to lie beside it on the authors' machine."""
 
+import os
 import re
 import subprocess
 import sys
@@ -26,8 +27,9 @@ def test_nothing_but_the_ci_of_this_place_names_the_folder_beside_the_checkout()
 def test_data_are_looked_for_in_the_checkout_unless_a_setting_names_another_folder(tmp_path: Path) -> None:
     def default(**environment: str) -> str:
         code = "from experiments import common; print(common.DATA)"
+        own = {name: value for name, value in os.environ.items() if name != "FASTGAZE_DATA"} | environment
         command = [sys.executable, "-c", code]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=True).stdout
 
     assert default().strip() == str(ROOT / "data")
     assert default(FASTGAZE_DATA=str(tmp_path)).strip() == str(tmp_path)
