@@ -99,22 +99,73 @@ def test_what_no_layer_reads_stays_since_a_loss_may_read_it() -> None:
     assert any("4 maps: side makes what no layer reads" in str(kept) for kept in graph.kept)
 
 
-def test_a_returned_mean_over_heads_keeps_them_with_a_short_reason() -> None:
-    class Looking(nn.Module):
+class Looking(nn.Module):
+    def __init__(self, returned: bool) -> None:
+        super().__init__()
+        self.first, self.last, self.returned = nn.Linear(3, 8), nn.Linear(8, 2), returned
+        self.attend = nn.MultiheadAttention(8, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Any:
+        x = self.first(x)
+        y, where = self.attend(x, x, x)
+        return (self.last(y), where) if self.returned else self.last(y)
+
+
+@pytest.mark.parametrize("example", [torch.zeros(1, 5, 3), torch.randn(2, 5, 3)], ids=["zeros", "random"])
+@pytest.mark.parametrize("returned", [True, False])
+def test_heads_stay_if_the_mean_over_them_is_returned(returned: bool, example: Tensor) -> None:
+    graph = ChannelGraph.trace(Looking(returned), example, check=False)
+    assert graph.prunable[graph.maps_of("attend.in_proj")].tolist() == [not returned] * 4
+    if returned:
+        assert any("4 maps: MultiheadAttention attend hands out what all heads look at" in str(k) for k in graph.kept)
+
+
+def test_an_example_of_zeros_hides_nothing_from_the_trial() -> None:
+    class Centred(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x - x.mean(-1, keepdim=True))
+
+    net = nn.Sequential(nn.Linear(3, 8, bias=False), Centred(8, 6), nn.Linear(6, 2))
+    graph = ChannelGraph.trace(net, torch.zeros(1, 3))
+    assert graph.prunable.tolist() == [False] * 8 + [True] * 6 + [False] * 2
+
+
+def test_attention_with_a_forward_pass_of_its_own_stays() -> None:
+    class Averaged(nn.MultiheadAttention):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            y, where = super().forward(*args, **kwargs)
+            return y * where.amax(), None
+
+    class Scaled(Looking):
+        def __init__(self) -> None:
+            super().__init__(False)
+            self.attend = Averaged(8, 4, batch_first=True)
+
+    graph = ChannelGraph.trace(Scaled(), torch.randn(2, 5, 3))
+    assert not graph.prunable.any()
+    assert any("Averaged attend has a forward pass of its own" in str(kept) for kept in graph.kept)
+
+
+def test_a_reason_found_by_trial_is_short_where_a_map_ties_many_channels() -> None:
+    class Centred(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x - x.mean(-1, keepdim=True))
+
+    class Residual(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 2)
-            self.attend = nn.MultiheadAttention(8, 4, batch_first=True)
+            self.first, self.last = nn.Linear(3, 8), Centred(8, 2)
+            self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(5))
 
         def forward(self, x: Tensor) -> Any:
             x = self.first(x)
-            y, where = self.attend(x, x, x)
-            return self.last(y), where
+            for block in self.blocks:
+                x = x + block(x).relu()
+            return self.last(x)
 
-    graph = ChannelGraph.trace(Looking(), torch.randn(2, 5, 3))
-    assert not graph.prunable[graph.maps_of("attend.in_proj")].any()
-    (kept,) = [str(kept) for kept in graph.kept if "changes more than masking" in str(kept)]
-    assert "attend.in_proj[6] with 5 tied to it" in kept
+    graph = ChannelGraph.trace(Residual(), torch.randn(2, 3))
+    assert not graph.prunable.any()
+    assert "removing first[7] with 5 tied to it changes more than masking does" in str(graph.kept[0])
 
 
 def test_a_state_that_a_recurrent_layer_starts_from_stays() -> None:

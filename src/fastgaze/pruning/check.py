@@ -67,17 +67,26 @@ def _one_of_each(graph: ChannelGraph) -> list[int]:
 
 
 def _few_images(graph: ChannelGraph, example: Example) -> Any:
-    """Two images, or the whole example if the network does not run on fewer."""
+    """Two images with values that differ, or the example as it is if the network does not run on these."""
     args, kwargs = split_inputs(example)
     most = max((len(t) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)), default=0)
-    if most > 2:
-        few = tree_map_only(Tensor, lambda t: t[:2] if len(t) == most else t, [list(args), kwargs])
+    whole = [list(args), kwargs]
+    few = tree_map_only(Tensor, lambda t: t[:2] if len(t) == most else t, whole)
+    for inputs in (tree_map_only(Tensor, _varied, few), few):
         try:
-            _outputs(graph, few)
-            return few
+            if all(bool(torch.isfinite(tensor).all()) for tensor in _outputs(graph, inputs)):
+                return inputs
         except Exception:
-            pass
-    return [list(args), kwargs]
+            continue
+    return whole
+
+
+def _varied(tensor: Tensor) -> Tensor:
+    """Random values in the place of zeros, for which heads and gates are all alike."""
+    if not tensor.is_floating_point() or not tensor.numel() or bool((tensor != tensor.flatten()[0]).any()):
+        return tensor
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(tensor.shape, generator=generator).to(tensor)
 
 
 def _agrees(graph: ChannelGraph, maps: list[int], inputs: Any) -> bool:

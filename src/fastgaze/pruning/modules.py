@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import kinds, norms
-from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut
+from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut, NarrowAttention
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
 from fastgaze.pruning.tracing import Call, Rule
@@ -193,6 +193,9 @@ def attention(call: Call) -> None:
     module: Any = call.target
     odd = module.in_proj_weight is None or module.bias_k is not None or module.add_zero_attn
     q, k, v = (call.argument(n, name) for n, name in enumerate(SOURCES))
+    if type(module).forward not in (nn.MultiheadAttention.forward, NarrowAttention.forward):
+        blocks(call, "has a forward pass of its own, which fewer heads would replace")
+        return
     if odd or q.dim() != 3:
         blocks(call, "has keys or values of another width, extra tokens, or no batch")
         return
@@ -208,6 +211,8 @@ def attention(call: Call) -> None:
     recorded = call.layer(out)
     recorded.positions[-1] = inside.measure(q, None, call.tracer.batch)
     outputs = recorded.outputs
+    if call.result[1] is not None:
+        call.tracer.hold_if_used(call.result[1], heads, call.name, "hands out what all heads look at")
     images = call.label(q).images  # queries that are parameters get theirs from what they look at
     call.set_label(call.result[0], outputs.reshape(1, 1, -1), images if images.numel() > 1 else call.label(k).images)
 

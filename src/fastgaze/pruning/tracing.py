@@ -132,6 +132,7 @@ class Tracer:
         self.reached: set[int] = set()
         self._reshapes = 0
         self._labels: Any = WeakTensorKeyDictionary()
+        self._mixed: Any = WeakTensorKeyDictionary()
         self._tensors = dict(_tensors(root))
         self._owned: dict[int, tuple[Tensor, str]] = {}  # maps of parameters, and where they were first met
         self._sizes: list[tuple[Tensor, Width, str]] = []
@@ -146,6 +147,8 @@ class Tracer:
     def label(self, tensor: Tensor) -> Label:
         """The label of any tensor; parameters and buffers get fresh numbers when they are first met."""
         found: Label | None = self._labels.get(tensor)
+        if (mixed := self._mixed.pop(tensor, None)) is not None:
+            self.keep(*mixed)
         if found is None:
             found = blank(tensor.dim())
             followed = id(tensor) in self._tensors and tensor.is_floating_point()
@@ -155,6 +158,10 @@ class Tracer:
                 found = Label(ids, found.images)
             self._labels[tensor] = found
         return Label(squeezed(self.ties.roots(found.ids)), found.images)
+
+    def hold_if_used(self, tensor: Tensor, ids: Tensor, name: str, why: str) -> None:
+        """These maps stay if the network does anything with ``tensor``, which is computed from all of them."""
+        self._mixed[tensor] = ids, name, why
 
     def set_label(self, tensor: Tensor, ids: Tensor, images: Tensor) -> None:
         """Store a label."""
