@@ -55,7 +55,7 @@ class Bounded(Net):
 class Normed(Net):
     def __init__(self) -> None:
         super().__init__()
-        self.first = spectral_norm(self.first)
+        spectral_norm(self.first)  # in place
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.first(x))  # type: ignore[no-any-return]
