@@ -4,15 +4,16 @@ from torch import nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ParameterPruner
+from fastgaze.pruning.probe import Reduction
 from tests.pruning.nets import image_losses, make
 
 
 @pytest.mark.parametrize("name", ["lenet", "vgg11", "mobile"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_delta_loss_of_parameters_equals_a_loop_over_images(name: str, reduction: str) -> None:
+def test_delta_loss_of_parameters_equals_a_loop_over_images(name: str, reduction: Reduction) -> None:
     net, x = make(name, batch=3, dtype=torch.float64)
     pruner = ParameterPruner(net, biases=True)
-    with pruner.observe(reduction):  # type: ignore[arg-type]
+    with pruner.observe(reduction):
         losses = image_losses(net, x)
         (losses.mean() if reduction == "mean" else losses.sum()).backward()  # type: ignore[no-untyped-call]
     expected = {name: torch.zeros_like(p) for name, p in pruner.parameters.items()}

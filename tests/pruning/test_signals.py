@@ -15,6 +15,7 @@ from fastgaze.pruning import (
     Statistics,
     probed,
 )
+from fastgaze.pruning.probe import Reduction
 from tests.pruning.nets import NETS, image_losses, make
 
 
@@ -37,9 +38,9 @@ def mask_gradients(net: nn.Module, graph: ChannelGraph, x: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-def observe(net: nn.Module, graph: ChannelGraph, x: Tensor, reduction: str = "mean") -> Statistics:
+def observe(net: nn.Module, graph: ChannelGraph, x: Tensor, reduction: Reduction = "mean") -> Statistics:
     statistics = Statistics(len(graph.maps))
-    with probed(graph, statistics, reduction=reduction, activity=True):  # type: ignore[arg-type]
+    with probed(graph, statistics, reduction=reduction, activity=True):
         loss = image_losses(net, x)
         (loss.mean() if reduction == "mean" else loss.sum()).backward()  # type: ignore[no-untyped-call]
     return statistics
@@ -47,7 +48,7 @@ def observe(net: nn.Module, graph: ChannelGraph, x: Tensor, reduction: str = "me
 
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_fisher_is_half_the_mean_square_of_per_image_mask_gradients(name: str, reduction: str) -> None:
+def test_fisher_is_half_the_mean_square_of_per_image_mask_gradients(name: str, reduction: Reduction) -> None:
     net, x = make(name, batch=3, dtype=torch.float64)
     graph = ChannelGraph.trace(net, x)
     g = mask_gradients(net, graph, x)

@@ -58,7 +58,8 @@ class Tied(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(torch.cat((self.a(x), self.b(x)), 1) + self.c(x))  # type: ignore[no-any-return]
+        out: torch.Tensor = self.last(torch.cat((self.a(x), self.b(x)), 1) + self.c(x))
+        return out
 
 
 def test_alignment_of_concatenated_and_tied_layers() -> None:
@@ -215,7 +216,8 @@ def test_a_registered_rule_is_used() -> None:
 
     class Odd(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return Wave.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+            out: torch.Tensor = Wave.apply(x)  # type: ignore[no-untyped-call]
+            return out
 
     net = nn.Sequential(nn.Conv2d(3, 6, 1), Odd(), nn.Conv2d(6, 2, 1))
     assert not ChannelGraph.trace(net, X).prunable.any()

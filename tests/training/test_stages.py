@@ -15,7 +15,7 @@ from fastgaze.core.files import cache_dir
 from fastgaze.core.spec import GazeSpec, VGGSpec
 from fastgaze.data.fixations import held_out
 from fastgaze.data.formats import load
-from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
+from fastgaze.networks import GazeModel, create_model, load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import TrainingRecord, untrained
 from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.pruning import History
@@ -265,8 +265,9 @@ def test_pruned_snapshots_are_smaller_and_can_be_tuned(config: Config, tmp_path:
     start = tmp_path / "start.safetensors"
     save_checkpoint(tiny_model(), start)
     snapshots = prune_student(config, start, tmp_path / "pruned")
-    widths = [sum(map(sum, load_checkpoint(path)[0].spec.trunk.blocks)) for path in snapshots]  # type: ignore
-    assert len(snapshots) == 2
+    trunks = [model.spec.trunk for model, _ in map(load_checkpoint, snapshots) if isinstance(model, GazeModel)]
+    widths = [sum(map(sum, trunk.blocks)) for trunk in trunks if isinstance(trunk, VGGSpec)]
+    assert len(snapshots) == len(widths) == 2
     assert sum((4, 6, 6, 8, 8)) > widths[0] > widths[1]
     result = tune_student(config.with_fit(steps=3), snapshots[-1], tmp_path / "tuned")
     assert result.step == 3
