@@ -4,8 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
+from fastgaze.core.center_bias import CenterBias
+from fastgaze.core.sizes import Size
 from fastgaze.data.fixations import FixationSet, from_lists
 
 SIZE = (48, 64)
@@ -42,12 +45,12 @@ class SeesSquares:
     def __init__(self) -> None:
         self.biases: list[object] = []
 
-    def log_density(self, image, size, center_bias):
+    def log_density(self, image: NDArray[np.uint8], size: Size, center_bias: CenterBias) -> NDArray[np.floating]:
         self.biases.append(center_bias)
         logits = 4.0 * (np.asarray(Image.fromarray(image).resize((size[1], size[0]))).mean(axis=2) > 128)
         if isinstance(center_bias, np.ndarray):
             logits = logits + center_bias
-        return logits - np.logaddexp.reduce(logits, axis=None)
+        return np.asarray(logits - np.logaddexp.reduce(logits, axis=None))
 
 
 @pytest.fixture

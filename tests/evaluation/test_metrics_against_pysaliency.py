@@ -1,20 +1,23 @@
 """Every metric against the field's reference, pysaliency 0.2.22, on random maps with ties and repeats."""
 
 import warnings
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from fastgaze.core.sizes import Size
 from fastgaze.evaluation import metrics
 
 # pysaliency was written for numpy 1 (facts 8).
-np.trapz = np.trapezoid
-np.string_ = np.bytes_
+np.trapz, np.string_ = np.trapezoid, np.bytes_  # type: ignore[attr-defined]
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    pysaliency = pytest.importorskip("pysaliency")
+    pytest.importorskip("pysaliency")
+    import pysaliency
     from pysaliency import metrics as reference
     from pysaliency.saliency_map_models import FullShuffledNonfixationProvider
 
@@ -22,30 +25,32 @@ SIZES = [(11, 17), (23, 9), (16, 16)]
 KINDS = ["smooth", "ties", "constant", "signed", "peaked"]
 
 
-class Given:
-    """Given maps, found again by the number in the stimulus' first pixel."""
+Map = NDArray[np.float64]
 
-    def __init__(self, maps):
+
+class Maps(pysaliency.SaliencyMapModel):  # type: ignore[misc]  # pysaliency has no types
+    """The reference's model of given maps, found again by the number in the stimulus' first pixel."""
+
+    def __init__(self, maps: Sequence[Map]) -> None:
         super().__init__(caching=False)
         self.maps = maps
 
-    def find(self, stimulus):
+    def _saliency_map(self, stimulus: NDArray[np.uint8]) -> Map:
         return self.maps[int(stimulus[0, 0, 0])]
 
 
-class Maps(Given, pysaliency.SaliencyMapModel):
-    """The reference's model of given maps."""
-
-    _saliency_map = Given.find
-
-
-class Densities(Given, pysaliency.Model):
+class Densities(pysaliency.Model):  # type: ignore[misc]  # pysaliency has no types
     """The same for log densities."""
 
-    _log_density = Given.find
+    def __init__(self, densities: Sequence[Map]) -> None:
+        super().__init__(caching=False)
+        self.densities = densities
+
+    def _log_density(self, stimulus: NDArray[np.uint8]) -> Map:
+        return self.densities[int(stimulus[0, 0, 0])]
 
 
-def make_map(rng, kind, size):
+def make_map(rng: np.random.Generator, kind: str, size: Size) -> Map:
     if kind == "ties":
         return rng.integers(0, 4, size).astype(float)
     if kind == "constant":
@@ -57,11 +62,11 @@ def make_map(rng, kind, size):
     return rng.random(size)
 
 
-def normalised(values):
-    return values - np.logaddexp.reduce(values, axis=None)
+def normalised(values: Map) -> Map:
+    return np.asarray(values - np.logaddexp.reduce(values, axis=None))
 
 
-def scene(seed, kinds):
+def scene(seed: int, kinds: tuple[str, ...]) -> tuple[pysaliency.Stimuli, pysaliency.Fixations, list[Map], list[Map]]:
     """Stimuli, fixations (with many repeats) and maps; the fixations as pysaliency and as we take them."""
     rng = np.random.default_rng(seed)
     maps = [make_map(rng, kind, size) for kind, size in zip(kinds, SIZES, strict=True)]
@@ -76,7 +81,7 @@ def scene(seed, kinds):
     return stimuli, fixations, maps, points
 
 
-def per_image(values, fixations):
+def per_image(values: Map, fixations: pysaliency.Fixations) -> list[np.float64]:
     return [np.mean(values[fixations.n == i]) for i in range(len(SIZES))]
 
 
@@ -87,7 +92,9 @@ few = settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize(("metric", "theirs"), [(metrics.auc, Maps.AUCs), (metrics.nss, Maps.NSSs)])
 @scenes
 @few
-def test_auc_and_nss_agree(metric, theirs, seed, kinds):
+def test_auc_and_nss_agree(
+    metric: Callable[[Map, Map], float], theirs: Callable[..., Map], seed: int, kinds: tuple[str, ...]
+) -> None:
     stimuli, fixations, maps, points = scene(seed, kinds)
     expected = per_image(theirs(Maps(maps), stimuli, fixations), fixations)
     ours = [metric(m, p) for m, p in zip(maps, points, strict=True)]
@@ -96,7 +103,7 @@ def test_auc_and_nss_agree(metric, theirs, seed, kinds):
 
 @scenes
 @few
-def test_shuffled_auc_agrees_from_points_and_from_counts(seed, kinds):
+def test_shuffled_auc_agrees_from_points_and_from_counts(seed: int, kinds: tuple[str, ...]) -> None:
     stimuli, fixations, maps, points = scene(seed, kinds)
     expected = per_image(Maps(maps).AUCs(stimuli, fixations, nonfixations="shuffled"), fixations)
     provider = FullShuffledNonfixationProvider(stimuli, fixations)
@@ -111,7 +118,7 @@ def test_shuffled_auc_agrees_from_points_and_from_counts(seed, kinds):
 
 @scenes
 @few
-def test_log_likelihood_and_information_gain_agree(seed, kinds):
+def test_log_likelihood_and_information_gain_agree(seed: int, kinds: tuple[str, ...]) -> None:
     stimuli, fixations, maps, points = scene(seed, kinds)
     baselines = [normalised(np.random.default_rng(seed).normal(size=size)) for size in SIZES]
     densities = [normalised(m) for m in maps]
@@ -130,7 +137,7 @@ def test_log_likelihood_and_information_gain_agree(seed, kinds):
 
 @given(seed=st.integers(0, 2**31), first=st.sampled_from(KINDS), second=st.sampled_from([*KINDS, "fixations"]))
 @settings(max_examples=100, deadline=None)
-def test_map_against_map_metrics_agree(seed, first, second):
+def test_map_against_map_metrics_agree(seed: int, first: str, second: str) -> None:
     rng = np.random.default_rng(seed)
     p = make_map(rng, first, SIZES[0])
     q = rng.poisson(0.1, SIZES[0]).astype(float) if second == "fixations" else make_map(rng, second, SIZES[0])
@@ -147,7 +154,7 @@ def test_map_against_map_metrics_agree(seed, first, second):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_metrics_agree_on_a_real_sized_map(dtype):
+def test_metrics_agree_on_a_real_sized_map(dtype: type[np.floating]) -> None:
     rng = np.random.default_rng(3)
     log_density = normalised(rng.normal(size=(240, 320))).astype(dtype)
     points = rng.random((300, 2)) * (320, 240)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from fastgaze.core.errors import ArgumentError, DataError
@@ -11,23 +12,25 @@ from fastgaze.evaluation.protocols import Case, score
 SIZE = (45, 60)
 
 
-def make_case(seed=0, fixations=40, name="photo-7", points=None):
+def make_case(
+    seed: int = 0, fixations: int = 40, name: str = "photo-7", points: NDArray[np.floating] | None = None
+) -> Case:
     rng = np.random.default_rng(seed)
     points = rng.random((fixations, 2)) * (SIZE[1], SIZE[0]) if points is None else points
     bias = smooth(rng, 8)
     return Case(name, points, bias, rng.poisson(0.5, SIZE[0] * SIZE[1]), rng.permutation(2700)[:300], seed)
 
 
-def smooth(rng, sigma):
-    values = gaussian_filter(rng.normal(size=SIZE), sigma) * sigma * 3
-    return values - np.logaddexp.reduce(values, axis=None)
+def smooth(rng: np.random.Generator, sigma: float) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = gaussian_filter(rng.normal(size=SIZE), sigma) * sigma * 3
+    return np.asarray(values - np.logaddexp.reduce(values, axis=None))
 
 
-def counts_of(case):
+def counts_of(case: Case) -> NDArray[np.int64]:
     return np.bincount(case.cells, minlength=SIZE[0] * SIZE[1]).reshape(SIZE)
 
 
-def test_the_empirical_map_is_the_gaussian_of_the_fixations_with_reflecting_borders():
+def test_the_empirical_map_is_the_gaussian_of_the_fixations_with_reflecting_borders() -> None:
     case = make_case()
     sigma = protocols.KERNEL * 60
     expected = gaussian_filter(counts_of(case) / 40.0, sigma, mode="reflect", truncate=8)
@@ -38,7 +41,7 @@ def test_the_empirical_map_is_the_gaussian_of_the_fixations_with_reflecting_bord
 
 @pytest.mark.parametrize("n", [1, 2, 7, 300])
 @pytest.mark.parametrize("sigma", [2.5, 4.0, 20.0])
-def test_the_kernel_is_scipys_gaussian_and_keeps_constants_and_mass(n, sigma):
+def test_the_kernel_is_scipys_gaussian_and_keeps_constants_and_mass(n: int, sigma: float) -> None:
     factor = protocols.cosine_factor(n, sigma)
     blur = factor.T @ factor
     np.testing.assert_allclose(blur.sum(axis=0), 1, atol=1e-9)
@@ -47,7 +50,7 @@ def test_the_kernel_is_scipys_gaussian_and_keeps_constants_and_mass(n, sigma):
     np.testing.assert_allclose(blur, expected, atol=1e-8)
 
 
-def test_tuebingen_gives_each_metric_its_own_map():
+def test_tuebingen_gives_each_metric_its_own_map() -> None:
     case, log_density = make_case(), smooth(np.random.default_rng(5), 3)
     density, result = np.exp(log_density), score("tuebingen", log_density, case)
     blurred = gaussian_filter(density, protocols.KERNEL * 60, mode="reflect", truncate=8)
@@ -69,7 +72,7 @@ def test_tuebingen_gives_each_metric_its_own_map():
         assert result[metric] == pytest.approx(value, abs=1e-5), metric
 
 
-def test_the_blurred_density_is_a_better_map_for_kl_and_cc_than_the_density_itself():
+def test_the_blurred_density_is_a_better_map_for_kl_and_cc_than_the_density_itself() -> None:
     rng = np.random.default_rng(1)
     log_density = smooth(rng, 1.5)
     drawn = [rng.choice(2700, 60, p=np.exp(log_density).ravel()) for _ in range(20)]
@@ -82,7 +85,7 @@ def test_the_blurred_density_is_a_better_map_for_kl_and_cc_than_the_density_itse
 
 
 @pytest.mark.parametrize("protocol", protocols.PROTOCOLS)
-def test_a_uniform_model_scores_chance(protocol):
+def test_a_uniform_model_scores_chance(protocol: str) -> None:
     case = make_case()
     result = score(protocol, np.full(SIZE, -np.log(2700)), case)
     # The older code's jitter makes a constant map a random one.
@@ -92,14 +95,14 @@ def test_a_uniform_model_scores_chance(protocol):
     assert result["log_likelihood_bits"] == pytest.approx(0, abs=1e-12)
 
 
-def test_the_centre_bias_gains_nothing_over_itself_and_is_chance_in_shuffled_auc():
+def test_the_centre_bias_gains_nothing_over_itself_and_is_chance_in_shuffled_auc() -> None:
     case = make_case()
     result = score("tuebingen", case.center_bias, case)
     assert result["information_gain"] == 0
     assert result["sauc"] == 0.5
 
 
-def test_both_protocols_state_the_same_likelihood_and_differ_elsewhere():
+def test_both_protocols_state_the_same_likelihood_and_differ_elsewhere() -> None:
     case, log_density = make_case(), smooth(np.random.default_rng(5), 1)
     first, second = (score(protocol, log_density, case) for protocol in protocols.PROTOCOLS)
     for metric in ("log_likelihood", "log_likelihood_bits", "information_gain"):
@@ -108,7 +111,7 @@ def test_both_protocols_state_the_same_likelihood_and_differ_elsewhere():
         assert first[metric] != second[metric]
 
 
-def test_legacy_auc_is_judds_by_hand():
+def test_legacy_auc_is_judds_by_hand() -> None:
     values = np.array([[0.0, 0.2, 0.4], [0.6, 0.8, 1.0]])
     fixated = np.array([5, 2])  # values 1.0 and 0.4
     # Thresholds 1.0 and 0.4: hits 1/2 and 1; false alarms 0 of 4 and 2 of 4 (0.8 and 0.6).
@@ -116,7 +119,7 @@ def test_legacy_auc_is_judds_by_hand():
     assert protocols.judd_auc(values, fixated, np.random.default_rng(0)) == pytest.approx(area, abs=1e-5)
 
 
-def test_legacy_nss_counts_a_pixel_once_and_divides_by_the_sample_deviation():
+def test_legacy_nss_counts_a_pixel_once_and_divides_by_the_sample_deviation() -> None:
     density = np.exp(smooth(np.random.default_rng(2), 2))
     points = np.array([[10.5, 10.5]] * 9 + [[40.5, 30.5]])
     result = score("mit-legacy", np.log(density), make_case(points=points))
@@ -124,14 +127,17 @@ def test_legacy_nss_counts_a_pixel_once_and_divides_by_the_sample_deviation():
     assert result["nss"] == pytest.approx(expected)
 
 
-def test_legacy_sim_stretches_both_maps_before_comparing():
+def test_legacy_sim_stretches_both_maps_before_comparing() -> None:
     case, log_density = make_case(), smooth(np.random.default_rng(2), 5)
-    stretch = lambda m: (m - m.min()) / (m.max() - m.min())  # noqa: E731
+
+    def stretch(m: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray((m - m.min()) / (m.max() - m.min()))
+
     expected = metrics.sim(stretch(np.exp(log_density)), stretch(case.empirical))
     assert score("mit-legacy", log_density, case)["sim"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_legacy_shuffled_auc_is_one_for_a_perfect_map_half_for_a_constant_one_and_repeatable():
+def test_legacy_shuffled_auc_is_one_for_a_perfect_map_half_for_a_constant_one_and_repeatable() -> None:
     values = np.zeros(100)
     values[:10] = 1
     fixated, sampled = np.arange(10), np.arange(10, 60)
@@ -142,14 +148,14 @@ def test_legacy_shuffled_auc_is_one_for_a_perfect_map_half_for_a_constant_one_an
     assert len(runs) == 1
 
 
-def test_shuffled_auc_is_left_out_where_there_are_no_other_images():
+def test_shuffled_auc_is_left_out_where_there_are_no_other_images() -> None:
     case = make_case()
     alone = Case("a", case.fixations, case.center_bias, np.zeros(2700, np.int64), np.empty(0, np.int64))
     for protocol in protocols.PROTOCOLS:
         assert "sauc" not in score(protocol, case.center_bias, alone)
 
 
-def test_bad_input_is_refused_with_the_name_of_the_image():
+def test_bad_input_is_refused_with_the_name_of_the_image() -> None:
     case, good = make_case(), smooth(np.random.default_rng(5), 3)
     broken = good.copy()
     broken[3, 3] = np.nan

@@ -1,6 +1,7 @@
 """A fastgaze model inside pysaliency: the real package calls it, and scores agree with ours."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ from fastgaze.runtime.predictor import Predictor
 from tests.runtime.test_predictor import photo
 
 # pysaliency was written for numpy 1 (facts 8).
-np.trapz = np.trapezoid
-np.string_ = np.bytes_
+np.trapz, np.string_ = np.trapezoid, np.bytes_  # type: ignore[attr-defined]
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    pysaliency = pytest.importorskip("pysaliency")
+    pytest.importorskip("pysaliency")
+    import pysaliency
+
     from fastgaze.evaluation.pysaliency import PysaliencyModel
 
 RNG = np.random.default_rng(0)
@@ -26,12 +28,12 @@ def model(bright: Predictor) -> PysaliencyModel:
 
 
 @pytest.fixture(scope="module")
-def stimuli() -> "pysaliency.Stimuli":
+def stimuli() -> pysaliency.Stimuli:
     return pysaliency.Stimuli([COLOUR, GREY])
 
 
 def test_densities_are_the_runtimes_and_sum_to_one(
-    model: PysaliencyModel, bright: Predictor, stimuli: "pysaliency.Stimuli"
+    model: PysaliencyModel, bright: Predictor, stimuli: pysaliency.Stimuli
 ) -> None:
     for stimulus, picture in zip(stimuli, (COLOUR, GREY), strict=True):
         found = model.log_density(stimulus)
@@ -41,7 +43,7 @@ def test_densities_are_the_runtimes_and_sum_to_one(
     assert model.log_density(stimuli[0]) is model.log_density(stimuli[0]), "kept, as every model of pysaliency does"
 
 
-def test_pysaliency_scores_it(model: PysaliencyModel, stimuli: "pysaliency.Stimuli") -> None:
+def test_pysaliency_scores_it(model: PysaliencyModel, stimuli: pysaliency.Stimuli) -> None:
     places = [(n, x + RNG.normal(), y + RNG.normal()) for n, x, y in [(0, 30, 40), (1, 70, 50)] for _ in range(10)]
     n, x, y = np.array(places).T
     fixations = pysaliency.Fixations.create_without_history(x, y, n.astype(int))
@@ -57,8 +59,8 @@ def test_pysaliency_scores_it(model: PysaliencyModel, stimuli: "pysaliency.Stimu
     assert abs(np.median(ys) - 40) < 10
 
 
-def test_the_centre_bias_and_the_model_can_be_chosen(bright: Predictor, bright_file: object) -> None:
+def test_the_centre_bias_and_the_model_can_be_chosen(bright: Predictor, bright_file: Path) -> None:
     flat = np.full((60, 80, 3), 128, np.uint8)
-    without = PysaliencyModel(bright_file, center_bias=None, caching=False).log_density(flat)  # type: ignore[arg-type]
+    without = PysaliencyModel(bright_file, center_bias=None, caching=False).log_density(flat)
     assert np.ptp(without[20:-20, 20:-20]) < 1e-3
     assert np.ptp(PysaliencyModel(bright).log_density(flat)) > 0.3

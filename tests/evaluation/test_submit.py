@@ -3,24 +3,30 @@
 import json
 import warnings
 import zipfile
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 from typer.testing import CliRunner
 
 from fastgaze.app.cli import app, main
+from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.sizes import Size
 from fastgaze.data.convert import convert
+from fastgaze.data.fixations import FixationSet
 from fastgaze.evaluation.protocols import METRICS
 from fastgaze.evaluation.submit import submit, to_8_bits
 from fastgaze.networks.checkpoint import save_checkpoint
+from tests.evaluation.conftest import SeesSquares
 from tests.small_models import bright_model
 
 
 @pytest.fixture
-def images(tmp_path):
+def images(tmp_path: Path) -> Path:
     """Two images in one folder and one in a folder below, as CAT2000's are."""
     for name, size in (("i1.jpg", (64, 48)), ("i2.png", (40, 50)), ("Action/001.jpg", (32, 32))):
         path = tmp_path / "images" / name
@@ -29,7 +35,9 @@ def images(tmp_path):
     return tmp_path / "images"
 
 
-def test_log_densities_are_stored_under_the_names_of_the_images(tmp_path, images, model):
+def test_log_densities_are_stored_under_the_names_of_the_images(
+    tmp_path: Path, images: Path, model: SeesSquares
+) -> None:
     assert submit(model, images, tmp_path / "out.hdf5") == 3
     with h5py.File(tmp_path / "out.hdf5") as file:
         shapes = {name: file[name].shape for name in ("i1.jpg", "i2.png", "Action/001.jpg")}
@@ -38,8 +46,8 @@ def test_log_densities_are_stored_under_the_names_of_the_images(tmp_path, images
     assert model.biases == ["model"] * 3
 
 
-def test_pysaliency_reads_the_submission(tmp_path, images, model):
-    np.trapz, np.string_ = np.trapezoid, np.bytes_
+def test_pysaliency_reads_the_submission(tmp_path: Path, images: Path, model: SeesSquares) -> None:
+    np.trapz, np.string_ = np.trapezoid, np.bytes_  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pysaliency = pytest.importorskip("pysaliency")
@@ -53,7 +61,7 @@ def test_pysaliency_reads_the_submission(tmp_path, images, model):
 
 
 @pytest.mark.parametrize("out", ["maps", "maps.zip"])
-def test_the_older_benchmark_gets_8_bit_maps(tmp_path, images, model, out):
+def test_the_older_benchmark_gets_8_bit_maps(tmp_path: Path, images: Path, model: SeesSquares, out: str) -> None:
     submit(model, images, tmp_path / out)
     if out.endswith(".zip"):
         zipfile.ZipFile(tmp_path / out).extractall(tmp_path / "maps")
@@ -63,13 +71,13 @@ def test_the_older_benchmark_gets_8_bit_maps(tmp_path, images, model, out):
         assert (image.mode, image.size, image.getextrema()[1]) == ("L", (64, 48), 255)
 
 
-def test_8_bits_hold_the_density_or_three_decades_of_its_logarithm():
+def test_8_bits_hold_the_density_or_three_decades_of_its_logarithm() -> None:
     log_density = np.log(np.array([[0.8, 0.16, 0.008, 0.00008]]))
     assert to_8_bits(log_density, "density").tolist() == [[255, 51, 3, 0]]
     assert to_8_bits(log_density, "log").tolist() == [[255, 196, 85, 0]]
 
 
-def test_nothing_is_overwritten_and_half_a_file_never_stays(tmp_path, images, model):
+def test_nothing_is_overwritten_and_half_a_file_never_stays(tmp_path: Path, images: Path, model: SeesSquares) -> None:
     (tmp_path / "there.hdf5").write_text("precious")
     with pytest.raises(ArgumentError, match="exists already"):
         submit(model, images, tmp_path / "there.hdf5")
@@ -79,7 +87,7 @@ def test_nothing_is_overwritten_and_half_a_file_never_stays(tmp_path, images, mo
         submit(model, images, tmp_path / "maps", map="jet")
 
     class Broken:
-        def log_density(self, image, size, center_bias):
+        def log_density(self, image: NDArray[np.uint8], size: Size, center_bias: CenterBias) -> NDArray[np.floating]:
             return np.full(size, np.nan)
 
     for name in ("out.hdf5", "out.zip"):
@@ -89,13 +97,15 @@ def test_nothing_is_overwritten_and_half_a_file_never_stays(tmp_path, images, mo
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "bright.safetensors"
     save_checkpoint(bright_model(), path)
     return path
 
 
-def test_evaluate_prints_json_with_the_protocol_and_a_row_for_each_image(tmp_path, small_set, checkpoint):
+def test_evaluate_prints_json_with_the_protocol_and_a_row_for_each_image(
+    tmp_path: Path, small_set: FixationSet, checkpoint: Path
+) -> None:
     convert(small_set, "npz", tmp_path / "set")
     arguments = ["evaluate", checkpoint, "--data", tmp_path / "set", "--protocol", "mit-legacy", "--json"]
     result = CliRunner().invoke(app, [str(a) for a in [*arguments, "--size", "48x32", "--limit", 3, "--threads", 1]])
@@ -112,7 +122,7 @@ def test_evaluate_prints_json_with_the_protocol_and_a_row_for_each_image(tmp_pat
     assert [set(row) for row in found["rows"]] == [{"name", "fixations", *METRICS}] * 3
 
 
-def test_evaluate_prints_a_table_with_the_baselines(tmp_path, small_set, checkpoint):
+def test_evaluate_prints_a_table_with_the_baselines(tmp_path: Path, small_set: FixationSet, checkpoint: Path) -> None:
     convert(small_set, "npz", tmp_path / "set")
     arguments = ["evaluate", checkpoint, "--data", tmp_path / "set", "--limit", 2, "--center-bias", "none"]
     result = CliRunner().invoke(app, [str(a) for a in arguments])
@@ -121,7 +131,7 @@ def test_evaluate_prints_a_table_with_the_baselines(tmp_path, small_set, checkpo
         assert word in result.stdout
 
 
-def test_submit_writes_a_file_from_the_command_line(tmp_path, images, checkpoint):
+def test_submit_writes_a_file_from_the_command_line(tmp_path: Path, images: Path, checkpoint: Path) -> None:
     arguments = ["submit", checkpoint, "--images", images, "--out", tmp_path / "out.hdf5", "--json"]
     result = CliRunner().invoke(app, [str(a) for a in arguments])
     assert result.exit_code == 0, result.output
@@ -138,7 +148,14 @@ def test_submit_writes_a_file_from_the_command_line(tmp_path, images, checkpoint
         (["--size", "big"], "not WIDTHxHEIGHT"),
     ],
 )
-def test_a_users_error_is_one_line_and_exit_code_two(tmp_path, small_set, checkpoint, capsys, arguments, message):
+def test_a_users_error_is_one_line_and_exit_code_two(
+    tmp_path: Path,
+    small_set: FixationSet,
+    checkpoint: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
     convert(small_set, "npz", tmp_path / "set")
     with pytest.raises(SystemExit) as exit:
         main(["evaluate", str(checkpoint), "--data", str(tmp_path / "set"), *arguments])

@@ -42,7 +42,7 @@ def searched(widths: dict[float, tuple[int, int, int, int]]) -> tuple[dict[str, 
     names = ("conv1_1", "conv2_1", "conv3_1", "conv4_1")
     record["models"] = {"fastgaze-l": model("finished", "FastGaze", 10, 100, 0.86)}
     record["models"]["fastgaze-l"]["layers"] = [[name, 64] for name in names]
-    points = []
+    points: list[dict[str, Any]] = []
     for beta, shape in widths.items():
         for _ in range(3):
             points.append(trial(len(points), beta, 3.0, 7.4))

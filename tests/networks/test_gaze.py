@@ -27,7 +27,9 @@ SMALL = {
 def model(request: pytest.FixtureRequest) -> GazeModel:
     torch.manual_seed(0)
     spec = SMALL[request.param]
-    return create_model(spec.architecture, spec).eval()  # type: ignore[return-value]
+    model = create_model(spec.architecture, spec).eval()
+    assert isinstance(model, GazeModel)
+    return model
 
 
 @pytest.mark.parametrize("size", [(32, 32), (33, 47), (240, 320), (384, 512), (50, 400)])

@@ -30,6 +30,11 @@ def _same(x: Tensor, kernel: int, stride: int) -> Tensor:
     return F.pad(x, (total // 2, total - total // 2) * 2)
 
 
+def _batch_norm(state: State, name: str, x: Tensor, eps: float) -> Tensor:
+    mean, variance, weight, bias = (state[f"{name}.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
+    return F.batch_norm(x, mean, variance, weight, bias, eps=eps)
+
+
 def _efficientnet_forward(state: State, image: Tensor) -> tuple[Tensor, Tensor]:
     """Maps before the last stride and at the end, from normalised RGB, by plain functions over the file's keys."""
     mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
@@ -37,14 +42,12 @@ def _efficientnet_forward(state: State, image: Tensor) -> tuple[Tensor, Tensor]:
     def conv_norm(x: Tensor, conv: str, norm: str, stride: int = 1, groups: int = 1) -> Tensor:
         weight = state[f"{conv}.weight"]
         x = F.conv2d(_same(x, weight.shape[-1], stride), weight, stride=stride, groups=groups)
-        values = (state[f"{norm}.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
-        return F.batch_norm(x, *values, eps=1e-3)
+        return _batch_norm(state, norm, x, eps=1e-3)
 
     # The trunk here is padded with the mean colour, so the pixels are padded before they are brought to 0..255.
     pixels = 255 * (F.pad(image, (0, 1, 0, 1)) * std + mean)
     x = F.conv2d((pixels - 127) / 128, state["_conv_stem.weight"], stride=2)
-    values = (state[f"_bn0.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
-    x = F.batch_norm(x, *values, eps=1e-3).clamp(0, 6)
+    x = _batch_norm(state, "_bn0", x, eps=1e-3).clamp(0, 6)
     count = 1 + max(int(key.split(".")[1]) for key in state if key.startswith("_blocks"))
     strided = _starts(state, count, (2, 3, 4, 6))
     near = x
@@ -72,8 +75,7 @@ def _mobilenet_forward(state: State, x: Tensor) -> tuple[Tensor, Tensor]:
     def conv_norm(x: Tensor, conv: str, norm: str, stride: int = 1, groups: int = 1) -> Tensor:
         weight = state[f"{conv}.weight"]
         x = F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2, groups=groups)
-        values = (state[f"{norm}.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
-        return F.batch_norm(x, *values, eps=1e-5)
+        return _batch_norm(state, norm, x, eps=1e-5)
 
     x = conv_norm(x, "features.0.0", "features.0.1", 2).clamp(0, 6)
     near = x

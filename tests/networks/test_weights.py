@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from fastgaze.core.errors import BackboneError
 from fastgaze.core.files import cache_dir
-from fastgaze.core.spec import VGG_BLOCKS, GazeSpec, VGGSpec, spec_for
+from fastgaze.core.spec import VGG_BLOCKS, DenseNetSpec, GazeSpec, VGGSpec, spec_for
 from fastgaze.networks import create_model
 from fastgaze.networks.backbones import find_backbone, load_backbone, read_backbone
 from fastgaze.networks.densenet import DenseNet
@@ -97,7 +97,8 @@ def test_real_vgg_files_reproduce_an_independent_forward(name: str, backbones: P
 def test_real_densenet_file_reproduces_an_independent_forward(backbones: Path) -> None:
     spec = spec_for("densegaze")
     assert isinstance(spec, GazeSpec)
-    trunk = DenseNet(spec.trunk).eval()  # type: ignore[arg-type]
+    assert isinstance(spec.trunk, DenseNetSpec)
+    trunk = DenseNet(spec.trunk).eval()
     load_backbone(trunk, backbones / "densenet121.safetensors")
     image = torch.randn(2, 3, 64, 96)
     _assert_close(trunk(image), _densenet_forward(read_backbone(backbones / "densenet121.safetensors"), image))

@@ -35,7 +35,8 @@ class _DenseLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv1(F.relu(self.norm1(x), inplace=True))
-        return self.conv2(F.relu(self.norm2(x), inplace=True))
+        out: Tensor = self.conv2(F.relu(self.norm2(x), inplace=True))
+        return out
 
 
 class DenseNet(nn.Module):
@@ -59,11 +60,13 @@ class DenseNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.pool(self.stem(x))
         for number, block in enumerate(self.blocks):
+            assert isinstance(block, nn.ModuleList)
             for layer in block:
                 x = torch.cat([x, layer(x)], 1)
             if number < len(self.transitions):
                 x = self.transitions[number](x)
-        return self.readout(x)
+        out: Tensor = self.readout(x)
+        return out
 
 
 class _Residual(nn.Module):
@@ -79,7 +82,8 @@ class _Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
         y += self.short(x)
-        return self.relu(y)
+        out: Tensor = self.relu(y)
+        return out
 
 
 class ResNet(nn.Module):
@@ -92,7 +96,8 @@ class ResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.stages(self.stem(x))
         x = F.adaptive_avg_pool2d(x, 1)
-        return self.head(x.view(x.size(0), -1))
+        out: Tensor = self.head(x.view(x.size(0), -1))
+        return out
 
 
 def prelu_readout() -> nn.Module:
@@ -118,7 +123,8 @@ class Mobile(nn.Module):
         x = self.stem(x)
         y = self.depthwise(self.expand(x))
         y = y * torch.sigmoid(self.excite(F.relu(self.squeeze(y.mean((2, 3), keepdim=True)))))
-        return self.head(x + self.project(y))
+        out: Tensor = self.head(x + self.project(y))
+        return out
 
 
 class Grouped(nn.Module):
@@ -137,7 +143,8 @@ class Grouped(nn.Module):
         y = self.norm(F.relu(self.grouped(x)))
         y = F.relu(self.twice(F.relu(self.twice(F.max_pool2d(y, 2)))))
         y = F.interpolate(y, size=x.shape[2:], mode="bilinear", align_corners=False)
-        return self.last(torch.cat((x, y), dim=1))
+        out: Tensor = self.last(torch.cat((x, y), dim=1))
+        return out
 
 
 NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -155,6 +162,8 @@ def randomize(net: nn.Module) -> None:
     """Statistics and slopes as different from channel to channel as in a trained network."""
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d | nn.InstanceNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
             nn.init.normal_(module.running_mean, std=0.3)
             nn.init.uniform_(module.running_var, 0.5, 2.0)
             nn.init.normal_(module.weight, 1.0, 0.3)
@@ -175,4 +184,5 @@ def make(name: str, seed: int = 0, batch: int = 2, dtype: torch.dtype = torch.fl
 def image_losses(net: nn.Module, x: Tensor) -> Tensor:
     """(N,): a loss for each image that depends on every output."""
     y = net(x).flatten(1)
-    return (y - torch.linspace(-1, 1, y.shape[1], dtype=y.dtype)).square().mean(1) + torch.tanh(y).mean(1)
+    out: Tensor = (y - torch.linspace(-1, 1, y.shape[1], dtype=y.dtype)).square().mean(1) + torch.tanh(y).mean(1)
+    return out

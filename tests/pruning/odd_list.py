@@ -55,7 +55,8 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "learned queries": (Queries, [IMAGE], 14),
     "a table of coordinates": (Coordinates, [IMAGE], 12),
     "affine grid": (
-        between(lambda s, x: F.grid_sample(x, F.affine_grid(s.buffer_t.repeat(len(x), 1, 1), x.size(),
+        between(lambda s, x: F.grid_sample(x, F.affine_grid(s.buffer_t.repeat(len(x), 1, 1),
+                                                            x.size(),  # type: ignore[arg-type]  # torch's own example
                                                             align_corners=False), align_corners=False),
                 buffer_t=lambda: torch.tensor([[[0.9, 0.1, 0.0], [0.0, 1.1, 0.2]]])), [IMAGE], 12,
     ),

@@ -19,7 +19,7 @@ class Net(nn.Module):
     function: Any = None
 
     def between(self, x: Tensor) -> Tensor:
-        return x if self.function is None else self.function(self, x)  # type: ignore[no-any-return]
+        return x if self.function is None else self.function(self, x)
 
     def forward(self, x: Tensor) -> Any:
         return self.last(self.between(self.first(x)))
@@ -36,7 +36,7 @@ def between(function: Callable[[Any, Tensor], Tensor], **parts: Any) -> Callable
                 net.register_buffer(name, value)
             else:
                 setattr(net, name, value)
-        net.function = function  # type: ignore[assignment]
+        net.function = function
         return net
 
     return build
@@ -63,7 +63,8 @@ class SpatialGate(Net):
         self.gate = nn.Conv2d(12, 1, 1)
 
     def between(self, x: Tensor) -> Tensor:
-        return x * self.gate(x).sigmoid()
+        out: Tensor = x * self.gate(x).sigmoid()
+        return out
 
 
 class StackSum(Net):
@@ -79,7 +80,8 @@ class StackSum(Net):
         both = torch.stack([self.a(x), self.b(x)], 1)
         weight = self.weigh(both.sum(1).mean((2, 3)))
         weight = weight.view(len(x), self.branches, self.width).softmax(1)
-        return (both * weight[..., None, None]).sum(1)
+        out: Tensor = (both * weight[..., None, None]).sum(1)
+        return out
 
 
 class C2f(Net):
@@ -92,7 +94,7 @@ class C2f(Net):
         self.last = nn.Conv2d(24, 4, 1)
 
     def between(self, x: Tensor) -> Tensor:
-        parts = list(x.split((self.c, self.c), 1) if self.split else x.chunk(2, 1))
+        parts = list(x.split((self.c, self.c), 1) if self.split else x.chunk(2, 1))  # type: ignore[no-untyped-call]
         for m in self.m:
             parts.append(parts[-1] + m(parts[-1]).relu())
         return torch.cat(parts, 1)
@@ -109,7 +111,8 @@ class Shuffle(Net):
     def between(self, x: Tensor) -> Tensor:
         b, c, h, w = self.g1(x).shape
         y = self.g1(x).view(b, self.groups, c // self.groups, h, w).transpose(1, 2).contiguous()
-        return self.g2(y.view(b, c, h, w))
+        out: Tensor = self.g2(y.view(b, c, h, w))
+        return out
 
 
 class UNet(nn.Module):
@@ -124,7 +127,8 @@ class UNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         skip = self.down1(x).relu()
         deep = self.norm(self.down2(skip)).relu()
-        return self.last(torch.cat((skip, self.up(deep)), 1))
+        out: Tensor = self.last(torch.cat((skip, self.up(deep)), 1))
+        return out
 
 
 class Upscaler(nn.Module):
@@ -149,7 +153,8 @@ class TwoInputs(nn.Module):
         self.image, self.vector, self.last = nn.Conv2d(3, 8, 3), nn.Linear(5, 6), nn.Linear(14, 3)
 
     def forward(self, image: Tensor, vector: Tensor) -> Tensor:
-        return self.last(torch.cat((self.image(image).relu().mean((2, 3)), self.vector(vector).relu()), 1))
+        out: Tensor = self.last(torch.cat((self.image(image).relu().mean((2, 3)), self.vector(vector).relu()), 1))
+        return out
 
 
 class Siamese(nn.Module):
@@ -161,7 +166,8 @@ class Siamese(nn.Module):
         self.last = nn.Linear(6, 2)
 
     def forward(self, one: Tensor, other: Tensor) -> Tensor:
-        return self.last((self.trunk(one) - self.trunk(other)).abs().mean((2, 3)))
+        out: Tensor = self.last((self.trunk(one) - self.trunk(other)).abs().mean((2, 3)))
+        return out
 
 
 class Mixed(Net):
@@ -192,7 +198,8 @@ class Compared(nn.Module):
         up = self.up(deep)
         if up.shape != skip.shape:
             up = F.interpolate(up, size=skip.shape[2:]) * 2
-        return self.last(torch.cat((skip, up), 1))
+        out: Tensor = self.last(torch.cat((skip, up), 1))
+        return out
 
 
 class Branching(Net):
@@ -295,4 +302,5 @@ class Video(nn.Module):
         self.last = nn.Conv3d(8, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.b(self.a(x).relu()).relu())
+        out: Tensor = self.last(self.b(self.a(x).relu()).relu())
+        return out

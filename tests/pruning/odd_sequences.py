@@ -70,11 +70,13 @@ class Cells(nn.Module):
         self.gru, self.lstm = nn.GRUCell(8, 5), nn.LSTMCell(9, 4)
 
     def forward(self, x: Tensor) -> Any:
-        h, state = x.new_zeros(len(x), 5), None
+        h = x.new_zeros(len(x), 5)
+        state: tuple[Tensor, Tensor] | None = None
         for k in range(x.shape[1]):
             h = self.gru(self.first(x[:, k]).relu(), h)
             state = self.lstm(self.middle(h).relu(), state)
-        return self.last(state[0])  # type: ignore[index]
+        assert state is not None
+        return self.last(state[0])
 
 
 class Memory(nn.Module):

@@ -20,7 +20,8 @@ class ConvNeXt(nn.Module):
         y = self.norm(self.dw(x).permute(0, 2, 3, 1))
         y = self.down(F.gelu(self.up(y))) * self.gamma
         x = x + y.permute(0, 3, 1, 2)
-        return self.head(x.mean((-2, -1)))
+        out: Tensor = self.head(x.mean((-2, -1)))
+        return out
 
 
 class Attention(nn.Module):
@@ -34,11 +35,14 @@ class Attention(nn.Module):
         b, n, _ = x.shape
         q, k, v = self.qkv(x).reshape(b, n, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
         share = (q * self.scale @ k.transpose(-2, -1)).softmax(-1)
-        return self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
+        out: Tensor = self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
+        return out
 
 
 class Relative(nn.Module):
     """Attention with a learned bias for each head and distance, looked up by a buffer, as in LeViT and Swin."""
+
+    index: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +56,8 @@ class Relative(nn.Module):
         b, n, _ = x.shape
         q, k, v = self.qkv(x).view(b, n, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         share = (q @ k.transpose(-2, -1) + self.table[:, self.index]).softmax(-1)
-        return self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
+        out: Tensor = self.proj((share @ v).transpose(1, 2).reshape(b, n, self.width))
+        return out
 
 
 class ViT(nn.Module):
@@ -74,7 +79,8 @@ class ViT(nn.Module):
         for a, m, n1, n2 in zip(self.attention, self.mlp, self.norm1, self.norm2, strict=True):
             x = x + a(n1(x))
             x = x + m(n2(x))
-        return self.head(self.norm(x)[:, 0])
+        out: Tensor = self.head(self.norm(x)[:, 0])
+        return out
 
 
 class Encoder(nn.Module):
@@ -90,7 +96,8 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.embed(x).flatten(2)
         x = self.encoder(x.transpose(1, 2) if self.batch_first else x.permute(2, 0, 1))
-        return self.head(x.mean(1 if self.batch_first else 0))
+        out: Tensor = self.head(x.mean(1 if self.batch_first else 0))
+        return out
 
 
 class Windows(nn.Module):
@@ -107,7 +114,8 @@ class Windows(nn.Module):
         b, h, w, c = y.shape
         z = self.norm(y).view(b, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c)
         z = self.attention(z).view(b, h // 4, w // 4, 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(b, h, w, c)
-        return self.last((y + z).permute(0, 3, 1, 2))
+        out: Tensor = self.last((y + z).permute(0, 3, 1, 2))
+        return out
 
 
 class Named(nn.Module):
@@ -121,7 +129,8 @@ class Named(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.embed(x).flatten(2).transpose(1, 2)
         y = self.norm(x)
-        return self.head((x + self.attention(key=y, value=y, query=y)[0]).mean(1))
+        out: Tensor = self.head((x + self.attention(key=y, value=y, query=y)[0]).mean(1))
+        return out
 
 
 class Queries(nn.Module):
@@ -135,7 +144,8 @@ class Queries(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         seen = self.embed(x).flatten(2).permute(2, 0, 1)
-        return self.head(self.decoder(self.queries.repeat(1, x.shape[0], 1), seen)).transpose(0, 1)
+        out: Tensor = self.head(self.decoder(self.queries.repeat(1, x.shape[0], 1), seen)).transpose(0, 1)
+        return out
 
 
 class Coordinates(nn.Module):
@@ -148,4 +158,5 @@ class Coordinates(nn.Module):
         self.register_buffer("table", torch.randn(8, 8, 2))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.first(x) * self.outer(self.inner(self.table).relu())[..., 0])
+        out: Tensor = self.last(self.first(x) * self.outer(self.inner(self.table).relu())[..., 0])
+        return out

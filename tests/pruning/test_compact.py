@@ -14,7 +14,8 @@ from tests.pruning.nets import NETS, image_losses, make
 def removable_choice(graph: ChannelGraph, share: float, seed: int) -> list[int]:
     """A random set of maps that empties no layer."""
     order = torch.randperm(len(graph.maps), generator=torch.Generator().manual_seed(seed)).tolist()
-    alive, chosen = graph.alive.clone(), []
+    alive = graph.alive.clone()
+    chosen: list[int] = []
     for index in order:
         if len(chosen) < share * len(graph.maps) and graph.prunable[index] and graph.removable(index, alive):
             alive[index] = False
@@ -93,7 +94,7 @@ def test_training_goes_on_alike_on_the_masked_and_on_the_compacted_network(name:
 
     def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         optimizer.zero_grad()
-        image_losses(model, x).mean().backward()
+        image_losses(model, x).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     optimizer = optimizer_of(net)
@@ -119,31 +120,32 @@ def test_training_goes_on_alike_on_the_masked_and_on_the_compacted_network(name:
 
 def test_frozen_weights_stay_frozen_and_the_memory_format_is_kept() -> None:
     net, x = make("vgg11")
-    net.to(memory_format=torch.channels_last)
-    net[0].weight.requires_grad_(False)
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net.get_parameter("0.weight").requires_grad_(False)
     graph = ChannelGraph.trace(net, x)
     graph.mark_removed([0, 1, 9])
     compact(graph)
-    assert not net[0].weight.requires_grad
-    assert net[3].weight.requires_grad
-    assert net[3].weight.is_contiguous(memory_format=torch.channels_last)
+    assert not net.get_parameter("0.weight").requires_grad
+    assert net.get_parameter("3.weight").requires_grad
+    assert net.get_parameter("3.weight").is_contiguous(memory_format=torch.channels_last)
 
 
 def test_the_optimizer_holds_the_new_parameters_in_their_groups() -> None:
     net, x = make("prelu")
+    assert isinstance(net, nn.Sequential)
     optimizer = torch.optim.SGD(
         [{"params": net[0].parameters(), "lr": 0.1}, {"params": list(net[2:].parameters()), "lr": 0.2}], momentum=0.9
     )
-    image_losses(net, x).mean().backward()
+    image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     graph = ChannelGraph.trace(net, x)
     graph.mark_removed([1, 13])
-    momentum = optimizer.state[net[0].weight]["momentum_buffer"].clone()
+    momentum = optimizer.state[net.get_parameter("0.weight")]["momentum_buffer"].clone()
     compact(graph, [optimizer])
     held = [id(p) for group in optimizer.param_groups for p in group["params"]]
     assert held == [id(p) for p in net.parameters()]
     keep = [k for k in range(12) if k != 1]
-    assert torch.equal(optimizer.state[net[0].weight]["momentum_buffer"], momentum[keep])
+    assert torch.equal(optimizer.state[net.get_parameter("0.weight")]["momentum_buffer"], momentum[keep])
     assert set(map(id, optimizer.state)) == set(held)
 
 
@@ -152,8 +154,8 @@ def test_an_optimizer_with_factored_state_is_refused_by_name_and_the_network_sta
     optimizer = torch.optim.Adafactor(net.parameters())
     pruner = Pruner(ChannelGraph.trace(net, x), optimizer=optimizer)
     with pruner.observe():
-        image_losses(net, x).mean().backward()
-    optimizer.step()
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
+    optimizer.step()  # type: ignore[no-untyped-call]
     expected = net(x)
     with pytest.raises(PruningError, match="Adafactor keeps row_var"):
         pruner.prune()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Fisher, Flops, Pruner, Statistics, compact, masked, probed
+from fastgaze.pruning.norms import LayerNorm
 from tests.pruning.odd_list import ODD, make_odd
 from tests.pruning.odd_nets import Branching, Net, between
 from tests.pruning.test_compact import removable_choice
@@ -17,7 +18,8 @@ from tests.pruning.test_compact import removable_choice
 def losses(net: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     """(N,): a loss for each image that depends on every output."""
     y = net(*inputs).flatten(1)
-    return (y - torch.linspace(-1, 1, y.shape[1], dtype=y.dtype)).square().mean(1) + torch.tanh(y).mean(1)
+    out: Tensor = (y - torch.linspace(-1, 1, y.shape[1], dtype=y.dtype)).square().mean(1) + torch.tanh(y).mean(1)
+    return out
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -44,7 +46,7 @@ def test_signals_are_derivatives_of_the_mask(name: str) -> None:
     graph = ChannelGraph.trace(net, inputs, check=False)
     statistics = Statistics(len(graph.maps))
     with probed(graph, statistics):
-        losses(net, inputs).mean().backward()
+        losses(net, inputs).mean().backward()  # type: ignore[no-untyped-call]
     fisher = Fisher()(graph, statistics)
     free = torch.nonzero(graph.prunable).flatten().tolist()
     for index in free[:: max(1, len(free) // 5)]:
@@ -63,7 +65,11 @@ def soft_derivative(net: nn.Module, graph: ChannelGraph, inputs: tuple[Tensor, .
             if bool((ids == index).any()):
                 mask = torch.ones(len(ids), dtype=torch.float64)
                 mask[ids == index] = value
-                handles += layer.soft_mask(mask) if layer.couples else layer.probe(soft(mask, layer.axis))
+                if layer.couples:
+                    assert isinstance(layer, LayerNorm)
+                    handles += layer.soft_mask(mask)
+                else:
+                    handles += layer.probe(soft(mask, layer.axis))
         with torch.no_grad():
             sides.append(losses(net, inputs))
         for handle in reversed(handles):
@@ -88,7 +94,7 @@ def test_pruned_networks_train_on_and_reload(name: str, tmp_path: Any) -> None:
     for _ in range(3):
         optimizer.zero_grad()
         with pruner.observe():
-            losses(net, inputs).mean().backward()
+            losses(net, inputs).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         pruner.prune(1)
     assert pruner.total_cost < start
@@ -102,7 +108,8 @@ def test_pruned_networks_train_on_and_reload(name: str, tmp_path: Any) -> None:
 
 
 def unknown(x: Tensor) -> Tensor:
-    return torch.fft.fft2(x).real
+    out: Tensor = torch.fft.fft2(x).real
+    return out
 
 
 @pytest.mark.parametrize(
@@ -154,6 +161,8 @@ def test_a_network_on_a_table_has_no_signals_of_single_images_and_keeps_its_maps
 
 def test_a_convolution_with_a_mask_of_its_weights_shape_stays_and_is_listed() -> None:
     class Causal(nn.Conv2d):
+        mask: Tensor
+
         def __init__(self) -> None:
             super().__init__(12, 12, 3, padding=1)
             self.register_buffer("mask", torch.ones_like(self.weight).tril())
@@ -190,7 +199,7 @@ def test_signals_of_checkpointed_layers_are_those_of_plain_ones(reentrant: bool)
     for net.saving in (False, True):
         statistics = Statistics(len(graph.maps))
         with probed(graph, statistics, activity=True):
-            losses(net, (x,)).mean().backward()
+            losses(net, (x,)).mean().backward()  # type: ignore[no-untyped-call]
         found.append(statistics)
     torch.testing.assert_close(found[1].squared, found[0].squared)
     torch.testing.assert_close(found[1].activity, found[0].activity)
@@ -234,6 +243,8 @@ def test_layers_that_no_mode_reaches_are_reported() -> None:
 
 class Momentum(Aux):
     """Averages another network's weights, counts and draws numbers in every training pass."""
+
+    seen: Tensor
 
     def __init__(self) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from torch import nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Flops, compact
+from fastgaze.pruning.graph import Choice
 from tests.pruning.nets import NETS, make
 
 
@@ -78,8 +79,8 @@ def test_layers_are_chosen_by_name_prefix_pattern_class_or_predicate() -> None:
     net, x = make("resnet")
     graph = ChannelGraph.trace(net, x)
 
-    def names(choice: object) -> list[str]:
-        return [layer.name for layer in graph.select(choice) if layer.makes]  # type: ignore[arg-type]
+    def names(choice: Choice | list[Choice]) -> list[str]:
+        return [layer.name for layer in graph.select(choice) if layer.makes]
 
     assert names("stages.0.conv1") == ["stages.0.conv1"]
     assert names("stages.1") == ["stages.1.conv1", "stages.1.conv2"]

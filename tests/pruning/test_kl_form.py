@@ -51,7 +51,7 @@ def expected_signal(net: nn.Sequential, images: Tensor) -> Tensor:
         with pruner.observe():
             log_q = F.log_softmax(net(images), dim=1)[:, label]
             # g is linear in the loss, so the root of the probability weighs its square by the probability.
-            (-log_q * log_q.detach().exp().sqrt()).mean().backward()
+            (-log_q * log_q.detach().exp().sqrt()).mean().backward()  # type: ignore[no-untyped-call]
     return CLASSES * pruner.delta_loss()[:MAPS]  # every image was seen once for each class
 
 

@@ -33,7 +33,7 @@ def workshop(
         optimizer.zero_grad()
         with pruner.observe():
             loss = image_losses(net, batch + 0.1 * torch.randn_like(batch)).mean()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return float(loss.detach())
 
@@ -126,7 +126,7 @@ def test_fisher_pruning_hurts_less_than_random_pruning() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 1, 1))
     with torch.no_grad():
-        net[2].weight[:, ::2] *= 1e-3
+        net.get_parameter("2.weight")[:, ::2] *= 1e-3
     x = torch.randn(32, 3, 8, 8)
     goal = net(x).detach() + 0.1 * torch.randn(32, 1, 6, 6)
     removed = {}
@@ -172,7 +172,7 @@ def test_a_run_that_only_masks_can_be_resumed(tmp_path: Path) -> None:
         def step(_number: int, net: nn.Module = net, pruner: Pruner = pruner) -> float:
             with pruner.observe():
                 loss = image_losses(net, x).mean()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
             return float(loss.detach())
 
         run(pruner, step, Until(maps_left=maps), steps=1, checkpoint=file)

@@ -4,18 +4,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastgaze.core.cost import prunable_maps
-from fastgaze.networks import create_model, load_checkpoint, save_checkpoint
+from fastgaze.networks import GazeModel, create_model, load_checkpoint, save_checkpoint
 from fastgaze.pruning import ChannelGraph, Flops, Pruner, compact, masked
 from tests.pruning.nets import randomize
 from tests.pruning.test_compact import removable_choice
 
 
-def traced(name: str) -> tuple[nn.Module, ChannelGraph, Tensor]:
+def traced(name: str) -> tuple[GazeModel, ChannelGraph, Tensor]:
     torch.manual_seed(0)
     model = create_model(name).eval()
+    assert isinstance(model, GazeModel)
     randomize(model)
     x = torch.rand(1, 3, 48, 32)
     return model, ChannelGraph.trace(model.network, x), x

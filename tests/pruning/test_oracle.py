@@ -13,7 +13,7 @@ from tests.pruning.test_compact import removable_choice
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import torch_pruning
+    import torch_pruning  # type: ignore[import-untyped]
 
 
 @pytest.mark.parametrize(("name", "share"), [("lenet", 0.3), ("vgg11", 0.3), ("densenet", 0.04), ("resnet", 0.3)])

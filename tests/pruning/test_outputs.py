@@ -187,7 +187,7 @@ def test_a_state_that_a_recurrent_layer_starts_from_stays() -> None:
 def test_a_weight_that_is_used_elsewhere_is_reported_with_the_line_that_does_it() -> None:
     class Penalised(nn.Sequential):
         def forward(self, x: Tensor) -> Any:
-            return super().forward(x), self[0].weight.square().sum()
+            return super().forward(x), self.get_parameter("0.weight").square().sum()  # type: ignore[no-untyped-call]
 
     graph = ChannelGraph.trace(Penalised(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2)), torch.randn(2, 3))
     assert not graph.prunable.any()
@@ -225,7 +225,7 @@ def test_weight_normalised_layers_train_on_and_count_their_parameters(norm: Any)
 def test_a_weight_normalised_row_of_which_only_zeros_are_left_stays_zero() -> None:
     norm = nn.utils.parametrizations.weight_norm
     net, x = nn.Sequential(nn.Linear(3, 4), norm(nn.Linear(4, 5)), nn.Linear(5, 2)), torch.randn(4, 3)
-    net[1].parametrizations.weight.original1.data[2, 1:] = 0
+    net.get_parameter("1.parametrizations.weight.original1").data[2, 1:] = 0
     graph = ChannelGraph.trace(net, x)
     graph.mark_removed([0])  # the only input that the row has
     with masked(graph):

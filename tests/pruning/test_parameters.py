@@ -4,22 +4,24 @@ from torch import nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ParameterPruner
+from fastgaze.pruning.probe import Reduction
 from tests.pruning.nets import image_losses, make
 
 
 @pytest.mark.parametrize("name", ["lenet", "vgg11", "mobile"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_delta_loss_of_parameters_equals_a_loop_over_images(name: str, reduction: str) -> None:
+def test_delta_loss_of_parameters_equals_a_loop_over_images(name: str, reduction: Reduction) -> None:
     net, x = make(name, batch=3, dtype=torch.float64)
     pruner = ParameterPruner(net, biases=True)
-    with pruner.observe(reduction):  # type: ignore[arg-type]
+    with pruner.observe(reduction):
         losses = image_losses(net, x)
-        (losses.mean() if reduction == "mean" else losses.sum()).backward()
+        (losses.mean() if reduction == "mean" else losses.sum()).backward()  # type: ignore[no-untyped-call]
     expected = {name: torch.zeros_like(p) for name, p in pruner.parameters.items()}
     for image in x:
         net.zero_grad()
-        image_losses(net, image[None]).sum().backward()
+        image_losses(net, image[None]).sum().backward()  # type: ignore[no-untyped-call]
         for key, p in pruner.parameters.items():
+            assert p.grad is not None
             expected[key] += p.grad.square() * p.detach().square() / (2 * 3)
     found = pruner.delta_loss()
     assert found.keys() == expected.keys()
@@ -34,17 +36,17 @@ def test_masks_hold_through_training() -> None:
     for _ in range(3):
         optimizer.zero_grad()
         with pruner.observe():
-            image_losses(net, x).mean().backward()
+            image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         pruner.prune(pruner.left // 2)
     total = sum(mask.numel() for mask in pruner.masks.values())
     assert pruner.left == pytest.approx(total / 8, abs=3)
-    before = net[5].weight.detach().clone()
+    before = net.get_parameter("5.weight").detach().clone()
     for _ in range(3):
         optimizer.zero_grad()
-        image_losses(net, x).mean().backward()
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    assert not torch.equal(before, net[5].weight)
+    assert not torch.equal(before, net.get_parameter("5.weight"))
     for name, mask in pruner.masks.items():
         assert not pruner.parameters[name].detach()[~mask].any()
     pruner.close()
@@ -78,9 +80,9 @@ def test_a_frozen_layer_is_measured_like_the_others() -> None:
     net, x = make("lenet", batch=3, dtype=torch.float64)
     whole, frozen = ParameterPruner(net), ParameterPruner(net)
     for pruner, trained in ((whole, True), (frozen, False)):
-        net[0].requires_grad_(trained)
+        net.get_submodule("0").requires_grad_(trained)
         with pruner.observe():
-            image_losses(net, x).mean().backward()
+            image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
     for name, expected in whole.delta_loss().items():
         assert torch.allclose(frozen.delta_loss()[name], expected), name
 
@@ -141,6 +143,7 @@ def test_convolutions_of_other_dimensions_are_measured(net: nn.Module, shape: tu
         net.zero_grad()
         net(image[None]).square().sum().backward()
         weight = pruner.parameters["0.weight"]
+        assert weight.grad is not None
         expected += weight.grad.square() * weight.detach().square() / 6
     torch.testing.assert_close(pruner.delta_loss()["0.weight"], expected)
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ def observed(
     net, x = make(name, batch=3, dtype=dtype)
     pruner = Pruner(ChannelGraph.trace(net, x), **options)  # type: ignore[arg-type]
     with pruner.observe():
-        image_losses(net, x).mean().backward()
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
     return net, pruner, x
 
 
@@ -67,7 +69,9 @@ def test_pruning_forgets_signals_and_counts_down() -> None:
     assert pruner.statistics.images == 0
     with pytest.raises(PruningError, match="no image was observed"):
         pruner.prune()
-    assert sum(m.out_channels for m in net if isinstance(m, nn.Conv2d)) + net[5].out_features == 563
+    hidden = net.get_submodule("5")
+    assert isinstance(hidden, nn.Linear)
+    assert sum(m.out_channels for m in net.children() if isinstance(m, nn.Conv2d)) + hidden.out_features == 563
 
 
 def test_no_layer_is_ever_emptied() -> None:
@@ -82,8 +86,8 @@ def test_no_layer_is_ever_emptied() -> None:
 def test_kept_layers_keep_their_maps() -> None:
     net, pruner, _ = observed("vgg11", keep={"3", "8"})
     pruner.prune(100)
-    assert net[3].out_channels == 16
-    assert net[8].out_channels == 32
+    assert net.get_submodule("3").out_channels == 16
+    assert net.get_submodule("8").out_channels == 32
     with pytest.raises(PruningError, match="no layer 'readout'"):
         Pruner(pruner.graph, keep={"readout"})
 
@@ -136,11 +140,11 @@ def test_alignment_rounds_widths_down_and_spares_narrow_layers() -> None:
     net, pruner, x = observed("vgg11")  # widths 8 16 32 32 64 64 64 64
     pruner.prune(40)
     with pruner.observe():
-        image_losses(net, x).mean().backward()
-    before = [m.out_channels for m in net if isinstance(m, nn.Conv2d)]
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
+    before = [m.out_channels for m in net.children() if isinstance(m, nn.Conv2d)]
     scores = pruner.scores()
     removal = pruner.align(8)
-    after = [m.out_channels for m in net if isinstance(m, nn.Conv2d)]
+    after = [m.out_channels for m in net.children() if isinstance(m, nn.Conv2d)]
     assert after[:-1] == [w - w % 8 if w > 8 else w for w in before[:-1]]
     assert before != after
     for layer in pruner.graph.readers[:-1]:
@@ -153,7 +157,7 @@ def test_named_layers_are_narrowed_to_given_widths_and_no_others() -> None:
     net, pruner, _ = observed("vgg11")  # widths 8 16 32 32 64 64 64 64
     names = [layer.name for layer in pruner.graph.readers]
     pruner.narrow({names[1]: 5, names[3]: 32, names[4]: 17})
-    assert [m.out_channels for m in net if isinstance(m, nn.Conv2d)][:5] == [8, 5, 32, 32, 17]
+    assert [m.out_channels for m in net.children() if isinstance(m, nn.Conv2d)][:5] == [8, 5, 32, 32, 17]
 
 
 @pytest.mark.parametrize("width", [0, 17])
@@ -170,10 +174,10 @@ def test_masks_until_compaction_give_the_same_network() -> None:
         for _ in range(3):
             p.prune(20)
             with p.observe():
-                image_losses(n, x).mean().backward()
+                image_losses(n, x).mean().backward()  # type: ignore[no-untyped-call]
     assert pruner.history.removed == other.history.removed
     assert torch.allclose(net(x), twin(x))
-    width = net.stem[0].out_channels
+    width = net.get_submodule("stem.0").out_channels
     pruner.compact()
     assert width == 16
     assert torch.allclose(net(x), twin(x))
@@ -188,7 +192,7 @@ def test_the_network_may_be_part_of_a_larger_model() -> None:
             self.network = network
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = self.network(x)
+            y: torch.Tensor = self.network(x)
             if y.numel() > 1:  # control flow that torch.fx cannot trace
                 y = y.flatten(1).log_softmax(1)
             return y
@@ -206,13 +210,13 @@ def test_the_network_may_be_part_of_a_larger_model() -> None:
     assert torch.isfinite(model(x)).all()
 
 
-def test_a_history_replays_on_a_fresh_network(tmp_path: object) -> None:
+def test_a_history_replays_on_a_fresh_network(tmp_path: Path) -> None:
     net, pruner, x = observed("densenet")
     for _ in range(3):
         pruner.prune(15)
         with pruner.observe():
-            image_losses(net, x).mean().backward()
-    path = tmp_path / "history.json"  # type: ignore[operator]
+            image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
+    path = tmp_path / "history.json"
     pruner.history.save(path)
     loaded = History.load(path)
     assert loaded == pruner.history
@@ -229,7 +233,7 @@ def test_a_signal_that_is_not_a_number_is_refused() -> None:
     net, x = make("prelu")
     pruner = Pruner(ChannelGraph.trace(net, x), signal=Fisher())
     with pruner.observe():
-        (image_losses(net, x).mean() * float("nan")).backward()
+        (image_losses(net, x).mean() * float("nan")).backward()  # type: ignore[no-untyped-call]
     with pytest.raises(PruningError, match="not a number"):
         pruner.prune()
 

@@ -15,6 +15,7 @@ from fastgaze.pruning import (
     Statistics,
     probed,
 )
+from fastgaze.pruning.probe import Reduction
 from tests.pruning.nets import NETS, image_losses, make
 
 
@@ -37,17 +38,17 @@ def mask_gradients(net: nn.Module, graph: ChannelGraph, x: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-def observe(net: nn.Module, graph: ChannelGraph, x: Tensor, reduction: str = "mean") -> Statistics:
+def observe(net: nn.Module, graph: ChannelGraph, x: Tensor, reduction: Reduction = "mean") -> Statistics:
     statistics = Statistics(len(graph.maps))
-    with probed(graph, statistics, reduction=reduction, activity=True):  # type: ignore[arg-type]
+    with probed(graph, statistics, reduction=reduction, activity=True):
         loss = image_losses(net, x)
-        (loss.mean() if reduction == "mean" else loss.sum()).backward()
+        (loss.mean() if reduction == "mean" else loss.sum()).backward()  # type: ignore[no-untyped-call]
     return statistics
 
 
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_fisher_is_half_the_mean_square_of_per_image_mask_gradients(name: str, reduction: str) -> None:
+def test_fisher_is_half_the_mean_square_of_per_image_mask_gradients(name: str, reduction: Reduction) -> None:
     net, x = make(name, batch=3, dtype=torch.float64)
     graph = ChannelGraph.trace(net, x)
     g = mask_gradients(net, graph, x)
@@ -76,7 +77,11 @@ def test_euler_identity_for_convolutions_without_normalisation() -> None:
     for n in range(len(x)):
         statistics = observe(net, graph, x[n : n + 1])
         for layer in graph.readers[:-1]:
+            assert isinstance(layer.module, nn.Conv2d)
             weight, bias = layer.module.weight, layer.module.bias
+            assert weight.grad is not None
+            assert bias is not None
+            assert bias.grad is not None
             g = (weight * weight.grad).flatten(1).sum(1) + bias * bias.grad
             assert torch.allclose(statistics.squared[layer.outputs].sqrt(), g.abs(), rtol=1e-8, atol=1e-12)
         net.zero_grad()
@@ -89,7 +94,7 @@ def test_batches_add_up() -> None:
     parts = Statistics(len(graph.maps))
     for part in (x[:1], x[1:]):
         with probed(graph, parts):
-            image_losses(net, part).mean().backward()
+            image_losses(net, part).mean().backward()  # type: ignore[no-untyped-call]
     assert parts.images == 4
     assert torch.allclose(parts.squared, whole.squared)
     assert torch.allclose(parts.absolute, whole.absolute)
@@ -108,11 +113,12 @@ def test_batchnorm_uses_running_statistics_while_scoring_and_its_mode_comes_back
 def test_gradients_of_parameters_are_those_without_probes() -> None:
     net, x = make("densenet")
     graph = ChannelGraph.trace(net, x)
-    image_losses(net, x).mean().backward()
-    expected = [p.grad.clone() for p in net.parameters()]
+    image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
+    expected = [p.grad.clone() for p in net.parameters() if p.grad is not None]
     net.zero_grad()
     observe(net, graph, x)
     for parameter, grad in zip(net.parameters(), expected, strict=True):
+        assert parameter.grad is not None
         assert torch.equal(parameter.grad, grad)
     assert not any(module._forward_pre_hooks for module in net.modules())
 
@@ -122,9 +128,10 @@ def test_a_frozen_trunk_is_scored_and_stays_frozen() -> None:
     graph = ChannelGraph.trace(net, x)
     expected = observe(net, graph, x).squared
     net.zero_grad()
+    assert isinstance(net, nn.Sequential)
     net[:10].requires_grad_(False)
     assert torch.allclose(observe(net, graph, x).squared, expected)
-    assert net[0].weight.grad is None
+    assert net.get_parameter("0.weight").grad is None
 
 
 def test_autocast_scores_are_close_to_full_precision() -> None:
@@ -134,7 +141,7 @@ def test_autocast_scores_are_close_to_full_precision() -> None:
     statistics = Statistics(len(graph.maps))
     with probed(graph, statistics), torch.autocast("cpu", torch.bfloat16):
         loss = image_losses(net, x).mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
     scores = Fisher()(graph, statistics)
     keep = (scores > 0) & (expected > 0)
     assert keep.sum() > 0.7 * len(keep)
@@ -161,6 +168,7 @@ def test_l1_of_activities_is_their_mean_magnitude_at_the_readers() -> None:
     net, x = make("lenet", batch=3, dtype=torch.float64)
     graph = ChannelGraph.trace(net, x)
     scores = L1Activity()(graph, observe(net, graph, x))
+    assert isinstance(net, nn.Sequential)
     with torch.no_grad():
         pooled = net[:4](x)
         hidden = net[:7](x)
@@ -172,8 +180,8 @@ def test_l1_of_weights_adds_tied_producers() -> None:
     net, x = make("resnet")
     graph = ChannelGraph.trace(net, x)
     scores = L1Weight()(graph, Statistics(len(graph.maps)))
-    tied = (net.stem[0], net.stages[0].conv2, net.stages[1].conv2)
-    assert float(scores[3]) == pytest.approx(sum(float(c.weight[3].abs().sum().detach()) for c in tied), rel=1e-5)
+    tied = [net.get_parameter(f"{name}.weight") for name in ("stem.0", "stages.0.conv2", "stages.1.conv2")]
+    assert float(scores[3]) == pytest.approx(sum(float(w[3].abs().sum().detach()) for w in tied), rel=1e-5)
 
 
 def test_random_scores_repeat_with_their_seed_and_change_from_round_to_round() -> None:
@@ -217,7 +225,7 @@ def test_misuse_of_the_block_is_refused() -> None:
     with pytest.raises(PruningError, match="no backward pass"), probed(graph, statistics):
         net(x)
     with pytest.raises(PruningError, match="one observe"), probed(graph, statistics):
-        (image_losses(net, x).mean() + image_losses(net, x).mean()).backward()
+        (image_losses(net, x).mean() + image_losses(net, x).mean()).backward()  # type: ignore[no-untyped-call]
     with pytest.raises(PruningError, match="'mean' or a 'sum'"), probed(graph, statistics, reduction="max"):  # type: ignore[arg-type]
         pass
     assert statistics.images == 0

@@ -58,7 +58,8 @@ class Tied(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(torch.cat((self.a(x), self.b(x)), 1) + self.c(x))  # type: ignore[no-any-return]
+        out: torch.Tensor = self.last(torch.cat((self.a(x), self.b(x)), 1) + self.c(x))
+        return out
 
 
 def test_alignment_of_concatenated_and_tied_layers() -> None:
@@ -156,13 +157,11 @@ def test_a_run_with_a_tensor_as_learning_rate_resumes_from_a_string_path(tmp_pat
 
     for maps_left in (20, 18):
         net, pruner = start()
-        run(
-            pruner,
-            lambda _k, n=net, p=pruner: trained(n, p),
-            Until(maps_left=maps_left),
-            steps=1,
-            checkpoint=str(tmp_path / "r"),
-        )
+
+        def step(_number: int, net: nn.Module = net, pruner: Pruner = pruner) -> float:
+            return trained(net, pruner)
+
+        run(pruner, step, Until(maps_left=maps_left), steps=1, checkpoint=str(tmp_path / "r"))
         assert pruner.maps_left == maps_left
     assert isinstance(pruner.optimizers[0].param_groups[0]["lr"], torch.Tensor)
 
@@ -174,27 +173,27 @@ def test_loss_scaling_is_undone_and_overflowed_batches_do_not_count() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     pruner = Pruner(ChannelGraph.trace(net, x), optimizer=optimizer)
     with pruner.observe():
-        image_losses(net, x).mean().backward()
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
     expected = pruner.delta_loss()
     pruner.statistics.clear()
     for factor, images, scale in ((1.0, len(x), 1024.0), (float("inf"), len(x), 512.0), (1.0, 2 * len(x), 512.0)):
         optimizer.zero_grad()
-        before = net[0].weight.detach().clone()
+        before = net.get_parameter("0.weight").detach().clone()
         with pruner.observe(loss_scale=scaler):
-            scaler.scale(image_losses(net, x).mean() * factor).backward()
+            scaler.scale(image_losses(net, x).mean() * factor).backward()  # type: ignore[no-untyped-call]
         if pruner.statistics.images == len(x) and factor == 1.0:
             torch.testing.assert_close(pruner.delta_loss(), expected)
         scaler.step(optimizer)
         scaler.update()
         assert pruner.statistics.images == images
         assert scaler.get_scale() == scale
-        assert torch.equal(net[0].weight, before) == (factor != 1.0)
+        assert torch.equal(net.get_parameter("0.weight"), before) == (factor != 1.0)
     pruner.prune(3)
     optimizer.zero_grad()
-    narrow = net[0].weight.detach().clone()
-    scaler.scale(image_losses(net, x).mean()).backward()
+    narrow = net.get_parameter("0.weight").detach().clone()
+    scaler.scale(image_losses(net, x).mean()).backward()  # type: ignore[no-untyped-call]
     scaler.step(optimizer)
-    assert not torch.equal(net[0].weight, narrow)
+    assert not torch.equal(net.get_parameter("0.weight"), narrow)
 
 
 def test_recalibration_gives_the_statistics_of_the_batches() -> None:
@@ -212,11 +211,13 @@ def test_a_registered_rule_is_used() -> None:
     class Wave(torch.autograd.Function):
         @staticmethod
         def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
-            return torch.special.bessel_j0(x)
+            out: torch.Tensor = torch.special.bessel_j0(x)
+            return out
 
     class Odd(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return Wave.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+            out: torch.Tensor = Wave.apply(x)  # type: ignore[no-untyped-call]
+            return out
 
     net = nn.Sequential(nn.Conv2d(3, 6, 1), Odd(), nn.Conv2d(6, 2, 1))
     assert not ChannelGraph.trace(net, X).prunable.any()
@@ -259,26 +260,26 @@ def test_flops_of_transposed_convolutions_count_what_is_read() -> None:
 
 def test_a_residual_block_that_adds_nothing_goes_as_a_whole(tmp_path: Path) -> None:
     net, x = make("resnet", batch=3)
-    nn.init.zeros_(net.stages[1].bn2.weight)
-    nn.init.zeros_(net.stages[1].bn2.bias)
+    nn.init.zeros_(net.get_parameter("stages.1.bn2.weight"))
+    nn.init.zeros_(net.get_parameter("stages.1.bn2.bias"))
     expected = net(x).detach()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     graph = ChannelGraph.trace(net, x)
     assert graph.blocks == ["stages.0", "stages.1", "stages.3"]
     pruner = Pruner(graph, optimizer=optimizer, blocks=True)
     with pruner.observe():
-        image_losses(net, x).mean().backward()
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
     assert pruner.block_scores()["stages.1"] == 0
     assert pruner.block_scores()["stages.0"] > 0
     before = pruner.total_cost
     removal = pruner.remove_block("stages.1")
     assert removal.block == "stages.1"
-    assert isinstance(net.stages[1], nn.Identity)
+    assert isinstance(net.get_submodule("stages.1"), nn.Identity)
     torch.testing.assert_close(net(x).detach(), expected)
     assert pruner.total_cost == Flops().total(ChannelGraph.trace(net, x)) < before
     assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(net.parameters()))
     with pruner.observe():
-        image_losses(net, x).mean().backward()
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
     pruner.prune(3)
     pruner.history.save(tmp_path / "h.json")
     fresh, _ = make("resnet")

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from torch import Tensor
 
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.spec import LITE_TRUNKS, VGG_BLOCKS, VGGSpec
 from fastgaze.data import formats
 from fastgaze.data.fixations import held_out
 from fastgaze.evaluation.models import RuntimeModel
-from fastgaze.networks import load_checkpoint, save_checkpoint
+from fastgaze.networks import GazeModel, load_checkpoint, save_checkpoint
 from fastgaze.networks.checkpoint import untrained
 from fastgaze.networks.lite import LiteNet, _mobilenet_keys
 from fastgaze.networks.vgg import VGG
@@ -89,12 +91,13 @@ def test_fine_tuning_learns_the_users_fixations_and_centre_bias(study: Path, sta
     assert (record.stage, record.data, record.working_pixels) == ("finetune", ("study",), 64 * 96)
     assert record.trained_on == ("elsewhere", "study")
     assert (record.steps, record.loss) == (result.best_step, result.loss)
-    bias = model.tail.center_bias  # type: ignore[union-attr]
+    assert isinstance(model, GazeModel)
+    bias = model.tail.center_bias
     assert float(bias.exp().sum()) == pytest.approx(1, abs=1e-4)
     assert float(bias.max() - bias.min()) > 0.5, "the start's bias was uniform"
     assert json.loads((tmp_path / "run" / "result.json").read_text())["loss"] == result.loss
     # What the network learned survives the export.
-    export_onnx(model, tmp_path / "own.onnx", Facts("own"))  # type: ignore[arg-type]
+    export_onnx(model, tmp_path / "own.onnx", Facts("own"))
     gaze = load(tmp_path / "own.onnx", threads=1).predict(study / "flat0.png")
     (peak,) = gaze.peaks(1)
     assert np.asarray(Image.open(study / "flat0.png"))[int(peak.y), int(peak.x)].min() == 255
@@ -166,23 +169,25 @@ def test_a_new_student_starts_from_a_backbone(study: Path, tmp_path: Path, capsy
     convolutions = [trunk.conv(b, c) for b, depth in enumerate(trunk.depths, 1) for c in range(1, depth + 1)]
     weights = {f"features.{i}.weight": conv.weight.detach() for i, conv in enumerate(convolutions)}
     save_file(
-        weights | {f"features.{i}.bias": c.bias.detach() for i, c in enumerate(convolutions)},
+        weights | {f"features.{i}.bias": c.bias.detach() for i, c in enumerate(convolutions) if c.bias is not None},
         tmp_path / "v.safetensors",
-    )  # type: ignore
+    )
     backbone = ["--architecture", "fastgaze", "--backbone", tmp_path / "v.safetensors"]
     arguments = ["train", "--data", study, *backbone, "--out", tmp_path / "run", "--size", "48x32", "--batch", 2]
     assert run(*arguments, "--steps", 1, "--json") == 0
     _, record = load_checkpoint(json.loads(capsys.readouterr().out)["checkpoint"])
     assert record.backbone is not None
     assert (record.backbone.file, record.backbone.layers) == ("v.safetensors", "all")
-    assert record.details["fit"]["trunk_rate"] == 0.1  # type: ignore[call-overload, index]
+    fit = record.details["fit"]
+    assert isinstance(fit, Mapping)
+    assert fit["trunk_rate"] == 0.1
 
 
 def test_a_new_litegaze_starts_from_a_mobile_backbone_and_works_at_multiples_of_32(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backbone = tmp_path / "mobilenetv2.safetensors"
-    state = {}
+    state: dict[str, Tensor] = {}
     for conv, norm, unit in _mobilenet_keys(LiteNet(LITE_TRUNKS["mobilenetv2"])):
         state |= {f"{conv}.weight": unit.conv.weight.detach()}
         state |= {f"{norm}.{name}": tensor for name, tensor in unit.norm.state_dict().items() if tensor.dim()}

@@ -18,8 +18,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from fastgaze.core.files import cache_dir
 from fastgaze.networks import save_checkpoint
-from fastgaze.networks.backbones import cache_dir
 from tests.app.test_cli_pictures import run
 from tests.training.helpers import tiny_model, write_set
 

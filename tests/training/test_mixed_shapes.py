@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.spec import LiteSpec
 from fastgaze.data.fixations import from_lists, held_out
 from fastgaze.data.formats.npz import write_arrays
 from fastgaze.networks import load_checkpoint, save_checkpoint
@@ -152,4 +153,5 @@ def test_a_mobile_network_is_narrowed_to_a_list_of_widths(mixed: Config, tmp_pat
     model, _ = load_checkpoint(tmp_path / "narrow.safetensors")
     assert model.spec == spec
     assert spec.readout == (5, 3, 2, 1)
-    assert [stage.expansions for stage in spec.trunk.stages][:2] == [(7, 8), (9,)]  # type: ignore[union-attr]
+    assert isinstance(spec.trunk, LiteSpec)
+    assert [stage.expansions for stage in spec.trunk.stages][:2] == [(7, 8), (9,)]

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.jsonable import Json
 from fastgaze.core.spec import GazeSpec, VGGSpec
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.networks import create_model
@@ -18,7 +19,7 @@ from fastgaze.training.features import extract_features
 from fastgaze.training.runs import claim, differences, weights_digest
 from tests.training.helpers import bright_squares, tiny_model
 
-MIXTURE = {"teacher": 0.5, "teachers": ("teacher",)}
+MIXTURE: dict[str, Json] = {"teacher": 0.5, "teachers": ("teacher",)}
 SLIM = GazeSpec("deepgaze2", VGGSpec(((4,), (6,), (6,), (8,), (8,)), ("conv5_1", "relu5_1")), (4, 1), "relu")
 
 

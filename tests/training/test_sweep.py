@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from optuna.storages._heartbeat import BaseHeartbeat
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.training import sweep
@@ -73,6 +74,7 @@ def test_what_a_killed_worker_left_open_is_failed_and_made_up_for(
     left = open_study(url, "test")
     with pytest.warns(UserWarning, match="Heartbeat"):  # as it does not come from optimize
         open_trial = left.ask()
+    assert isinstance(left._storage, BaseHeartbeat)
     left._storage.record_heartbeat(open_trial._trial_id)
     found = _sweep(url, tmp_path, 3)
     states = [trial.state.name for trial in open_study(url, "test").trials]
