@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from PIL import Image
 

@@ -117,7 +117,7 @@ def test_the_heat_map_is_the_same_at_every_size(bright: Predictor) -> None:
 
     def levels(density: np.ndarray) -> np.ndarray:
         lift = density * density.size
-        return np.clip((np.sqrt(lift) - 1) / (np.sqrt(max(lift.max(), LEAST_TOP)) - 1), 0, 1)
+        return np.asarray((np.sqrt(lift) - 1) / (np.sqrt(max(lift.max(), LEAST_TOP)) - 1)).clip(0, 1)
 
     assert np.abs(np.asarray(gaze.heat((900, 1200))) / 255 - levels(gaze.density)).max() < 0.02
     assert np.abs(np.asarray(gaze.heat((90, 120))) / 255 - levels(view.at((90, 120)).density)).max() < 0.01

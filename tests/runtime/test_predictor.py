@@ -130,9 +130,13 @@ def test_reprs_are_one_short_line(bright: Predictor) -> None:
 
 def test_threads_share_a_predictor(bright: Predictor) -> None:
     pictures = [photo(200 + 16 * i, 300, (40 + 25 * i, 60)) for i in range(8)]
-    expected = [bright.predict(p).log_density for p in pictures]
+
+    def predict(picture: np.ndarray) -> np.ndarray:
+        return bright.predict(picture).log_density
+
+    expected = [predict(picture) for picture in pictures]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda p: bright.predict(p).log_density, pictures * 4))
+        found = list(pool.map(predict, pictures * 4))
     assert all(np.array_equal(a, b) for a, b in zip(found, expected * 4, strict=True))
 
 
