@@ -5,6 +5,7 @@ from torch import nn
 
 from fastgaze.core.spec import DenseNetSpec, GazeSpec, LiteSpec, LiteStage, VGGSpec
 from fastgaze.networks import GazeModel
+from fastgaze.networks.vgg import VGG
 
 PLAIN = GazeSpec("fastgaze", VGGSpec(((8,), (16,), (16, 16), (16, 24), (24, 16)), ("relu5_2",)), (8, 4, 2, 1), "prelu")
 DENSE = GazeSpec(
@@ -39,8 +40,12 @@ def bright_model(gain: float = 2.0, sigma: float = 8.0) -> GazeModel:
                 middle = module.kernel_size[0] // 2
                 module.weight.zero_()
                 module.weight[:, :, middle, middle] = 1 / module.in_channels
+                assert module.bias is not None
                 nn.init.zeros_(module.bias)
+        assert isinstance(model.trunk, VGG)
         first, last = model.trunk.conv(1, 1), model.readout.get_submodule("conv1")
+        assert first.bias is not None
+        assert isinstance(last, nn.Conv2d)
         first.bias.fill_(2.5)  # normalised values reach down to -2.1; ReLU must not cut them
         last.weight.fill_(gain)
         model.tail.log_sigma.fill_(sigma).log_()
@@ -57,6 +62,8 @@ def random_model(spec: GazeSpec, seed: int = 0) -> GazeModel:
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight)
         if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
             module.running_mean.normal_()
             module.running_var.uniform_(0.5, 2)
             nn.init.normal_(module.weight, 1, 0.2)

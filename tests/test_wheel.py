@@ -54,7 +54,7 @@ def _requirements(package: Distribution, extras: set[str]) -> Iterator[Distribut
 def _link(package: Distribution, site: Path) -> None:
     for top in {file.parts[0] for file in package.files or [] if file.parts[0] not in ("..", "__pycache__")}:
         if not (site / top).exists():
-            (site / top).symlink_to(package.locate_file(top))
+            (site / top).symlink_to(str(package.locate_file(top)))
 
 
 def _environment() -> dict[str, str]:

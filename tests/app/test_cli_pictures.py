@@ -14,6 +14,7 @@ from PIL import Image
 
 from experiments import hostile_files
 from fastgaze.app.cli import main, pictures
+from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
 
 EXAMPLES = Path(__file__).parents[2] / "src" / "fastgaze" / "app" / "server" / "examples"
@@ -255,9 +256,12 @@ def test_the_windows_of_a_shape_are_found_once(
 ) -> None:
     searches: list[str] = []
     crop = GazeMap.crop
-    monkeypatch.setattr(
-        GazeMap, "crop", lambda self, ratio, *rest: (searches.append(ratio), crop(self, ratio, *rest))[1]
-    )
+
+    def noted(self: GazeMap, ratio: str, n: int = 1) -> list[Crop]:
+        searches.append(ratio)
+        return crop(self, ratio, n)
+
+    monkeypatch.setattr(GazeMap, "crop", noted)
     arguments = ["crop", photos / "a.jpg", "--model", bright_file, "--out", tmp_path, *extra]
     assert run(*arguments, "--ratio", "16:9", "--size", "20x20") == 0
     assert searches == ["16:9", "20:20"]

@@ -8,6 +8,7 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
+from rich.progress import ProgressColumn
 
 from fastgaze.app.cli.common import note, print_result, progress
 from fastgaze.onnx.write import Facts, export_onnx
@@ -83,4 +84,6 @@ def test_the_workshop_names_its_files(odd: Path, capsys: pytest.CaptureFixture[s
 def test_a_progress_bar_names_its_file() -> None:
     bar = progress()
     bar.add_task(ODD)
-    assert str(bar.columns[0].render(bar.tasks[0])) == ODD  # type: ignore[attr-defined]
+    column = bar.columns[0]
+    assert isinstance(column, ProgressColumn)
+    assert str(column.render(bar.tasks[0])) == ODD

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from fastgaze.app.cli import main
+from fastgaze.core.jsonable import Document
 from fastgaze.runtime.predictor import load
 from tests.app.serving import encoded, make_models, picture, serving
 
@@ -57,11 +58,12 @@ def test_command_line_and_server_measure_regions_as_the_library_does(
     designs: list[Path], model: Path, client: httpx.Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     boxes = {"right": (160, 0, 320, 120), "left": (0, 0, 160, 120)}
-    expected = load(model, threads=1).predict(designs[0]).to_json(regions=boxes, fixations=3)["regions"]
+    said: Document = load(model, threads=1).predict(designs[0]).to_json(regions=boxes, fixations=3)
+    expected = said["regions"]
     assert run("predict", designs[0], "--model", model, "--json", "--format", "json", "--fixations", 3,
                "--region", RIGHT, "--region", LEFT) == 0  # fmt: skip
     (printed,) = json.loads(capsys.readouterr().out)
-    params = {"region": [RIGHT, LEFT], "fixations": 3}
+    params: dict[str, list[str] | int] = {"region": [RIGHT, LEFT], "fixations": 3}
     served = client.post("/v1/gaze", params=params, content=designs[0].read_bytes()).json()
     assert printed["regions"] == served["regions"] == expected
     assert [region["rank"] for region in expected] == [1, 2]
@@ -113,7 +115,7 @@ def test_a_wrong_region_is_refused_in_one_line_everywhere(
 def test_the_server_draws_styles_legends_and_regions(client: httpx.Client) -> None:
     content = encoded(picture())
 
-    def drawn(**params: object) -> np.ndarray:
+    def drawn(**params: str) -> np.ndarray:
         answer = client.post("/v1/gaze", params={"format": "overlay", **params}, content=content)
         return np.asarray(Image.open(io.BytesIO(answer.content)).convert("RGB")).astype(int)
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from fastgaze.app import server
 from fastgaze.app.cli import main
+from fastgaze.core.jsonable import Document
 from fastgaze.runtime import zoo
 from fastgaze.runtime.batch import BatchOptions
 from fastgaze.runtime.batch import run as run_batch
@@ -33,7 +34,7 @@ def test_command_line_server_and_batch_say_what_the_library_says(
     coffee: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = load(MODEL, threads=1)
-    expected = model.predict(coffee).to_json(peaks=5, ratios=RATIOS, n=2)
+    expected: Document = model.predict(coffee).to_json(peaks=5, ratios=RATIOS, n=2)
     arguments = ["crop", str(coffee), "--model", MODEL, "--json", "--candidates", "2"]
     with pytest.raises(SystemExit) as ended:
         main([*arguments, *(word for ratio in RATIOS for word in ("--ratio", ratio))])

@@ -203,7 +203,9 @@ def test_the_command_serves_warns_and_ends_on_sigterm_with_the_answer_on_its_way
         assert process.stderr is not None
         try:
             first, second = process.stderr.readline(), process.stderr.readline()
-            port = int(re.search(r":(\d+) \(Ctrl\+C stops it\)", first)[1])
+            found = re.search(r":(\d+) \(Ctrl\+C stops it\)", first)
+            assert found is not None, first
+            port = int(found[1])
             assert "warning: other machines can reach 0.0.0.0" in second
             url = f"http://127.0.0.1:{port}"
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:

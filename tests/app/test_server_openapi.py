@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from PIL import Image
 
 from fastgaze.app.server.options import COMPARE_OPTIONS, CROP_OPTIONS, GAZE_OPTIONS
+from fastgaze.core.jsonable import Document
 from tests.app.serving import encoded, make_models, picture, serving
 
 
@@ -26,11 +27,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def openapi(client: httpx.Client) -> dict:
-    return client.get("/openapi.json").json()
+def openapi(client: httpx.Client) -> Document:
+    document: Document = client.get("/openapi.json").json()
+    return document
 
 
-def validate(openapi: dict, response: httpx.Response, path: str, method: str) -> None:
+def validate(openapi: Document, response: httpx.Response, path: str, method: str) -> None:
     """The answer is one that the document announces, body included."""
     answers = openapi["paths"][path][method]["responses"]
     content = answers[str(response.status_code)]["content"]
@@ -39,7 +41,7 @@ def validate(openapi: dict, response: httpx.Response, path: str, method: str) ->
         jsonschema.Draft202012Validator(schema | {"components": openapi["components"]}).validate(response.json())
 
 
-def test_answers_match_the_openapi_document(client: httpx.Client, openapi: dict) -> None:
+def test_answers_match_the_openapi_document(client: httpx.Client, openapi: Document) -> None:
     for path in ("/v1/models", "/livez", "/readyz", "/openapi.json"):
         validate(openapi, client.get(path), path, "get")
         validate(openapi, client.delete(path), path, "get")
@@ -59,18 +61,18 @@ def test_answers_match_the_openapi_document(client: httpx.Client, openapi: dict)
 
 
 def test_every_documented_value_of_an_option_is_accepted_and_every_other_refused(
-    client: httpx.Client, openapi: dict
+    client: httpx.Client, openapi: Document
 ) -> None:
     content = encoded(picture(64, 48))
     for path in ("/v1/gaze", "/v1/crop"):
         base = {"ratio": "1:1"} if path == "/v1/crop" else {}
         for parameter in openapi["paths"][path]["post"]["parameters"]:
             for value, status in _values(parameter["schema"]):
-                found = client.post(path, params=base | {parameter["name"]: value}, content=content).status_code
+                found = client.post(path, params={**base, parameter["name"]: value}, content=content).status_code
                 assert found == status or (status == 400 and found == 404), (parameter["name"], value)
 
 
-def _values(schema: dict) -> list[tuple[object, int]]:
+def _values(schema: Document) -> list[tuple[str | int | float, int]]:
     if "enum" in schema:
         return [(value, 200) for value in schema["enum"]] + [("other", 400)]
     if schema["type"] == "boolean":
@@ -85,7 +87,7 @@ def _values(schema: dict) -> list[tuple[object, int]]:
     ]
 
 
-def test_the_document_is_openapi_3_1_and_names_all_options(openapi: dict) -> None:
+def test_the_document_is_openapi_3_1_and_names_all_options(openapi: Document) -> None:
     assert openapi["openapi"].startswith("3.1.")
     for path, options in (
         ("/v1/gaze", GAZE_OPTIONS),
@@ -101,7 +103,7 @@ def test_the_document_is_openapi_3_1_and_names_all_options(openapi: dict) -> Non
 
 @pytest.mark.parametrize("ratio", ["0", "0:1", "1:0", "0.0", "1:1,0", ".", "1:1,"])
 def test_a_ratio_of_nothing_is_not_valid_by_the_document_nor_for_the_server(
-    client: httpx.Client, openapi: dict, ratio: str
+    client: httpx.Client, openapi: Document, ratio: str
 ) -> None:
     schema = next(p["schema"] for p in openapi["paths"]["/v1/crop"]["post"]["parameters"] if p["name"] == "ratio")
     assert not jsonschema.Draft202012Validator(schema).is_valid(ratio)
@@ -125,7 +127,7 @@ def test_the_commands_on_the_page_of_the_api_work_as_they_stand(client: httpx.Cl
 
 
 def test_the_page_of_the_api_gives_an_example_or_all_values_of_every_option(
-    client: httpx.Client, openapi: dict
+    client: httpx.Client, openapi: Document
 ) -> None:
     text = client.get("/docs").text
     assert "such as 1200x630" in text

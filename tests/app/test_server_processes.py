@@ -63,7 +63,8 @@ def running(tmp_path: Path, *arguments: str, descriptors: int | None = None) -> 
     command = [sys.executable, "-m", "fastgaze", "serve", "--model", str(model), "--port", "0", *arguments]
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+        if descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
     return subprocess.Popen(
         command,

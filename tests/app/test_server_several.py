@@ -13,6 +13,7 @@ import pytest
 
 from fastgaze.app.server.api import Outermost
 from fastgaze.app.server.limits import Limits
+from fastgaze.core.jsonable import Document
 from tests.app.serving import encoded, make_models, picture, serving, serving_app
 
 SPOTS = [(240, 60), (60, 60), (250, 180), (70, 170)]
@@ -38,10 +39,11 @@ def files(contents: list[bytes]) -> list[tuple[str, tuple[str, bytes]]]:
     return [("file", (f"{n}.png", content)) for n, content in enumerate(contents)]
 
 
-def rows(response: httpx.Response) -> list[dict]:
+def rows(response: httpx.Response) -> list[Document]:
     assert response.status_code == 200, response.text
-    assert list(response.json()) == ["results"]
-    return response.json()["results"]
+    answer: dict[str, list[Document]] = response.json()
+    assert list(answer) == ["results"]
+    return answer["results"]
 
 
 def test_rows_come_in_the_order_of_the_pictures_and_equal_single_answers(client: httpx.Client) -> None:

@@ -6,7 +6,8 @@ import os
 import random
 import signal
 import time
-from collections import Counter
+from collections import defaultdict
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -30,7 +31,7 @@ def shares(seconds_of: dict[Rank, float], workers: int, monkeypatch: pytest.Monk
 
     async def simulate() -> dict[Rank, float]:
         nonlocal clock
-        queue, got, rng = turns.Turns[int](workers), Counter[Rank](), random.Random(0)
+        queue, got, rng = turns.Turns[int](workers), defaultdict[Rank, float](float), random.Random(0)
         held: list[tuple[float, int, float, Rank]] = []
         waiting = {rank: [queue.add(n, rank) for n in range(3)] for rank in seconds_of}
         numbers = itertools.count()
@@ -184,11 +185,18 @@ def test_a_worker_that_stands_by_takes_over_at_once(tmp_path: Path) -> None:
             os.kill(nursery.pid, signal.SIGCONT)
 
 
-def test_a_connection_is_known_after_a_good_picture_and_a_stranger_again_after_a_bad_one(tmp_path: Path) -> None:
+def test_a_connection_is_known_after_a_good_picture_and_a_stranger_again_after_a_bad_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving_app(make_models(tmp_path)) as (url, app), httpx.Client(base_url=url, timeout=20) as client:
         seen: list[bool] = []
         place = app.pool.place
-        app.pool.place = lambda caller: (seen.append(caller.known), place(caller))[1]  # type: ignore[method-assign]
+
+        def noted(caller: Caller) -> AbstractContextManager[None]:
+            seen.append(caller.known)
+            return place(caller)
+
+        monkeypatch.setattr(app.pool, "place", noted)
         for content in (SMALL, SMALL, SMALL[:50], SMALL):
             client.post("/v1/gaze", content=content)
         assert seen == [False, True, True, False]

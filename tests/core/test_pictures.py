@@ -14,7 +14,7 @@ from PIL import Image, TiffImagePlugin
 from fastgaze.core import pictures as image_module
 from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
-from fastgaze.core.pictures import image_files, open_picture, read_pixels, read_size
+from fastgaze.core.pictures import Source, image_files, open_picture, read_pixels, read_size
 from fastgaze.data.fixations import from_lists
 
 
@@ -30,7 +30,7 @@ def encode(image: Image.Image, format: str, **options: object) -> bytes:
     return buffer.getvalue()
 
 
-def rgb(source: object, at_least: tuple[int, int] | None = None) -> np.ndarray:
+def rgb(source: Source, at_least: tuple[int, int] | None = None) -> np.ndarray:
     return np.asarray(open_picture(source).rgb(at_least)).astype(int)
 
 

@@ -14,7 +14,7 @@ from fastgaze.data.fixations import FixationSet, concatenate, from_lists, held_o
 from fastgaze.data.formats import load
 
 
-def make(n=10, seed=0):
+def make(n: int = 10, seed: int = 0) -> FixationSet:
     rng = np.random.default_rng(seed)
     sizes = [(int(h), int(w)) for h, w in rng.integers(20, 90, (n, 2))]
     points = [rng.uniform((-5, -5), (w + 5, h + 5), (int(rng.integers(0, 30)), 2)) for h, w in sizes]
@@ -27,16 +27,17 @@ def make(n=10, seed=0):
     )
 
 
-def test_fixations_are_scaled_and_points_outside_are_dropped():
-    data = from_lists(["a"], ["a"], [(10, 20)], [[[0, 0], [19.99, 9.99], [20, 5], [5, 10], [-0.1, 1], [7, 3]]])
-    np.testing.assert_allclose(data.fixations(0), [[0, 0], [19.99, 9.99], [7, 3]])
-    np.testing.assert_allclose(data.fixations(0, (5, 40)), [[0, 0], [39.98, 4.995], [14, 1.5]], rtol=1e-6)
+def test_fixations_are_scaled_and_points_outside_are_dropped() -> None:
+    points = [[0.0, 0], [19.99, 9.99], [20.0, 5], [5.0, 10], [-0.1, 1], [7.0, 3]]
+    data = from_lists(["a"], [Path("a")], [(10, 20)], [points])
+    np.testing.assert_allclose(data.fixations(0), [[0.0, 0], [19.99, 9.99], [7.0, 3]])
+    np.testing.assert_allclose(data.fixations(0, (5, 40)), [[0.0, 0], [39.98, 4.995], [14, 1.5]], rtol=1e-6)
     assert data.fixations(0).dtype == np.float32
     assert data.inside(0).tolist() == [True, True, False, False, False, True]
 
 
-def test_nan_points_are_outside():
-    data = from_lists(["a"], ["a"], [(10, 20)], [[[np.nan, 1], [1, np.nan], [1, 1]]])
+def test_nan_points_are_outside() -> None:
+    data = from_lists(["a"], [Path("a")], [(10, 20)], [[[np.nan, 1], [1, np.nan], [1.0, 1]]])
     assert len(data.fixations(0)) == 1
 
 
@@ -46,20 +47,20 @@ def test_nan_points_are_outside():
     new=st.integers(1, 5000),
 )
 @settings(max_examples=100, deadline=None)
-def test_scaling_never_pushes_a_point_over_the_edge(x, old, new):
-    data = from_lists(["a"], ["a"], [(old, old)], [[[x * old, x * old]]])
+def test_scaling_never_pushes_a_point_over_the_edge(x: float, old: int, new: int) -> None:
+    data = from_lists(["a"], [Path("a")], [(old, old)], [[[x * old, x * old]]])
     for point in data.fixations(0, (new, new)):
         assert 0 <= point.min() <= point.max() < new
     assert data.counts(0, (new, 3)).sum() == len(data.fixations(0))
 
 
-def test_counts_put_every_fixation_into_its_cell():
-    data = from_lists(["a"], ["a"], [(10, 20)], [[[0.5, 0.5], [0.6, 0.4], [19, 9], [11, 4.9], [25, 5]]])
+def test_counts_put_every_fixation_into_its_cell() -> None:
+    data = from_lists(["a"], [Path("a")], [(10, 20)], [[[0.5, 0.5], [0.6, 0.4], [19.0, 9], [11, 4.9], [25.0, 5]]])
     np.testing.assert_array_equal(data.counts(0, (2, 2)), [[2, 1], [0, 1]])
     assert data.counts(0, (10, 20)).sum() == 4
 
 
-def test_a_subset_keeps_each_images_points_with_it():
+def test_a_subset_keeps_each_images_points_with_it() -> None:
     data = make()
     for indices in ([3, 1, 1, 8], np.arange(10) % 2 == 0, [], np.array([9])):
         part = data.subset(indices)
@@ -71,7 +72,7 @@ def test_a_subset_keeps_each_images_points_with_it():
             assert part.size(new) == data.size(old)
 
 
-def test_concatenating_the_parts_gives_the_whole():
+def test_concatenating_the_parts_gives_the_whole() -> None:
     data = make()
     again = concatenate([data.subset(range(4)), data.subset([]), data.subset(range(4, 10))])
     assert again.names == data.names
@@ -81,7 +82,7 @@ def test_concatenating_the_parts_gives_the_whole():
         concatenate([])
 
 
-def test_a_split_parts_the_images_by_seed():
+def test_a_split_parts_the_images_by_seed() -> None:
     data = make(50)
     train, validation = data.split(0.2, seed=1)
     assert (len(train), len(validation)) == (40, 10)
@@ -92,7 +93,7 @@ def test_a_split_parts_the_images_by_seed():
         data.split(1.2, seed=0)
 
 
-def test_each_image_is_in_exactly_one_validation_fold():
+def test_each_image_is_in_exactly_one_validation_fold() -> None:
     data = make(23)
     folds = data.folds(5, seed=0)
     assert sorted(name for _, validation in folds for name in validation.names) == sorted(data.names)
@@ -105,7 +106,7 @@ def test_each_image_is_in_exactly_one_validation_fold():
             data.folds(k, seed=0)
 
 
-def test_what_is_held_out_depends_on_the_name_alone():
+def test_what_is_held_out_depends_on_the_name_alone() -> None:
     names = [f"photo-{i}" for i in range(2000)]
     mask = held_out(names)
     assert 0.08 < mask.mean() < 0.12
@@ -131,7 +132,7 @@ def test_what_is_held_out_depends_on_the_name_alone():
     ]
 
 
-def test_arrays_that_do_not_fit_are_refused():
+def test_arrays_that_do_not_fit_are_refused() -> None:
     good = make(3)
     with pytest.raises(DataError, match="do not fit"):
         FixationSet(good.names[:2], good.paths, good.sizes, good.start, good.x, good.y, good.observer)
@@ -141,12 +142,12 @@ def test_arrays_that_do_not_fit_are_refused():
         FixationSet(good.names, good.paths, 0 * good.sizes, good.start, good.x, good.y, good.observer)
 
 
-def one_image(path):
+def one_image(path: Path) -> FixationSet:
     return from_lists(["a"], [path], [(10, 20)], [[]])
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "P", "CMYK", "1", "I;16", "RGB"])
-def test_images_of_every_kind_come_as_rgb(tmp_path, mode):
+def test_images_of_every_kind_come_as_rgb(tmp_path: Path, mode: str) -> None:
     path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
     grey = 255 if mode == "1" else 204  # a colour of the standard palette
     picture = Image.new("L", (20, 10), grey)
@@ -154,17 +155,18 @@ def test_images_of_every_kind_come_as_rgb(tmp_path, mode):
         picture = Image.fromarray(np.full((10, 20), grey * 257, np.uint16))
     (picture if mode == "I;16" else picture.convert("RGB").convert(mode)).save(path)
     pixels = one_image(path).image(0)
-    assert (pixels.shape, pixels.dtype) == ((10, 20, 3), np.uint8)
+    assert pixels.shape == (10, 20, 3)
+    assert pixels.dtype == np.uint8
     np.testing.assert_allclose(pixels, grey, atol=3)
 
 
-def test_transparent_pixels_are_white(tmp_path):
+def test_transparent_pixels_are_white(tmp_path: Path) -> None:
     Image.new("RGBA", (20, 10), (255, 0, 0, 0)).save(tmp_path / "a.png")
     assert (one_image(tmp_path / "a.png").image(0) == 255).all()
 
 
 @pytest.mark.parametrize("ending", ["jpg", "tif"])
-def test_exif_orientation_is_applied(tmp_path, ending):
+def test_exif_orientation_is_applied(tmp_path: Path, ending: str) -> None:
     pixels = np.zeros((10, 20, 3), np.uint8)
     pixels[:, :10] = 255  # left half white; turned a quarter clockwise, the upper half is
     exif = Image.Exif()
@@ -176,7 +178,7 @@ def test_exif_orientation_is_applied(tmp_path, ending):
     assert turned[12:].max() < 50
 
 
-def test_images_are_resized_with_antialiasing_only_when_asked(tmp_path):
+def test_images_are_resized_with_antialiasing_only_when_asked(tmp_path: Path) -> None:
     checkers = np.indices((64, 64)).sum(axis=0) % 2 * 255
     Image.fromarray(checkers.astype(np.uint8)).save(tmp_path / "a.png")
     data = one_image(tmp_path / "a.png")
@@ -186,14 +188,16 @@ def test_images_are_resized_with_antialiasing_only_when_asked(tmp_path):
     assert np.abs(small.astype(int) - 127).max() < 12
 
 
-def test_an_unreadable_image_is_named(tmp_path):
+def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"no image")
     for path in (tmp_path / "a.png", tmp_path / "missing.png"):
         with pytest.raises(ImageError, match=path.name):
             one_image(path).image(0)
 
 
-def test_salicon_is_read_in_under_three_seconds_without_decoding_an_image(real_data, monkeypatch):
+def test_salicon_is_read_in_under_three_seconds_without_decoding_an_image(
+    real_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Image, "open", None)
     start = process_time()
     data = load("auto", real_data / "salicon" / "train")
@@ -213,7 +217,9 @@ def test_salicon_is_read_in_under_three_seconds_without_decoding_an_image(real_d
         ("cat2000", 400, 135_591, 0, (288, 512)),
     ],
 )
-def test_the_real_sets_are_what_their_table_says(real_data, name, images, points, observers, stored):
+def test_the_real_sets_are_what_their_table_says(
+    real_data: Path, name: str, images: int, points: int, observers: int, stored: tuple[int, int]
+) -> None:
     data = load("npz", real_data / name)
     assert (len(data), len(data.x)) == (images, points)
     assert data.image(0).shape[:2] == stored

@@ -1,6 +1,9 @@
 """Each reader on small files that the test itself writes in the published layout."""
 
 import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
 
 import h5py
 import numpy as np
@@ -15,24 +18,29 @@ from fastgaze.data.formats import hdf5, load, mit1003, recognise
 from fastgaze.data.formats.mat import read_mat
 from fastgaze.data.formats.problems import Problems
 
+Struct: TypeAlias = Mapping[str, "Matlab"]
+Matlab: TypeAlias = str | float | np.ndarray | Struct | Sequence[Struct] | tuple["Matlab", ...]
+"""Text, numbers, a struct, a struct array or a cell array."""
+Save: TypeAlias = Callable[[Path, Struct], None]
 
-def save_image(path, size=(48, 64), grey=False):
+
+def save_image(path: Path, size: tuple[int, int] = (48, 64), grey: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("L" if grey else "RGB", (size[1], size[0]), 90).save(path)
 
 
-def save_v73(path, content):
+def save_v73(path: Path, content: Struct) -> None:
     """Dicts (structs), lists of dicts (struct arrays), tuples (cells), text and arrays as MATLAB 7.3 writes them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, value in content.items():
             _put(file, file, name, value)
-    with open(path, "r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file")
+    with open(path, "r+b") as start:
+        start.write(b"MATLAB 7.3 MAT-file")
 
 
-def _put(file, parent, name, value):
-    if isinstance(value, dict):
+def _put(file: h5py.File, parent: h5py.Group, name: str, value: Matlab) -> None:
+    if isinstance(value, Mapping):
         group = parent.create_group(name)
         group.attrs["MATLAB_class"] = np.bytes_("struct")
         for key, item in value.items():
@@ -49,11 +57,12 @@ def _put(file, parent, name, value):
         parent.create_dataset(name, data=np.array([[ord(c)] for c in value], np.uint16))
         parent[name].attrs["MATLAB_class"] = np.bytes_("char")
     else:
+        assert isinstance(value, float | np.ndarray)
         parent.create_dataset(name, data=np.atleast_2d(value).T)
         parent[name].attrs["MATLAB_class"] = np.bytes_("double")
 
 
-def _references(file, values):
+def _references(file: h5py.File, values: Sequence[Matlab]) -> np.ndarray:
     group = file.require_group("#refs#")
     references = []
     for value in values:
@@ -63,14 +72,14 @@ def _references(file, values):
     return np.array(references, dtype=h5py.ref_dtype)
 
 
-def save_v5(path, content):
+def save_v5(path: Path, content: Struct) -> None:
     """The same content as a v5 file: tuples become cell arrays, lists of dicts struct arrays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     savemat(path, {name: _v5(value) for name, value in content.items()}, do_compression=True)
 
 
-def _v5(value):
-    if isinstance(value, dict):
+def _v5(value: Matlab) -> object:
+    if isinstance(value, Mapping):
         return {key: _v5(item) for key, item in value.items()}
     if isinstance(value, tuple):
         cell = np.empty((len(value), 1), dtype=object)
@@ -90,7 +99,7 @@ both_versions = pytest.mark.parametrize("save", [save_v5, save_v73], ids=["v5", 
 
 
 @both_versions
-def test_salicon(tmp_path, save):
+def test_salicon(tmp_path: Path, save: Save) -> None:
     save_image(tmp_path / "images" / "train" / "COCO_train2014_1.jpg", (480, 640))
     save_image(tmp_path / "images" / "val" / "COCO_val2014_7.jpg", (480, 640), grey=True)
     gaze = [{"fixations": np.array([[1.0, 1.0], [640.0, 480.0]])}, {"fixations": np.array([[9.0, 20.0]])}]
@@ -114,11 +123,11 @@ def test_salicon(tmp_path, save):
 
 @both_versions
 @pytest.mark.parametrize("layout", [("stimuli", "fixations.mat"), ("data/stimuli", "data/eye/fixations.mat")])
-def test_osie_and_eyecrowd(tmp_path, save, layout):
+def test_osie_and_eyecrowd(tmp_path: Path, save: Save, layout: tuple[str, str]) -> None:
     for name in ("1001", "1002"):
         save_image(tmp_path / layout[0] / f"{name}.jpg", (60, 80))
-    first = ({"fix_x": np.array([10.5, 20.0]), "fix_y": np.array([5.0, 6.0])}, {"fix_x": 79.0, "fix_y": 59.0})
-    second = ({"fix_x": np.empty((1, 0)), "fix_y": np.empty((1, 0))}, {"fix_x": 90.0, "fix_y": 1.0})
+    first: Matlab = ({"fix_x": np.array([10.5, 20.0]), "fix_y": np.array([5.0, 6.0])}, {"fix_x": 79.0, "fix_y": 59.0})
+    second: Matlab = ({"fix_x": np.empty((1, 0)), "fix_y": np.empty((1, 0))}, {"fix_x": 90.0, "fix_y": 1.0})
     save(
         tmp_path / layout[1],
         {"fixations": ({"img": "1001.jpg", "subjects": first}, {"img": "1002.jpg", "subjects": second})},
@@ -127,7 +136,7 @@ def test_osie_and_eyecrowd(tmp_path, save, layout):
     for name in ("osie", "eyecrowd"):
         data = load(name, tmp_path)
         assert data.names == ("1001", "1002")
-        np.testing.assert_allclose(data.fixations(0), [[10.5, 5], [20, 6], [79, 59]])
+        np.testing.assert_allclose(data.fixations(0), [[10.5, 5], [20.0, 6], [79.0, 59]])
         assert data.observers(0).tolist() == [0, 0, 1]
         assert data.size(0) == (60, 80)
         assert len(data.fixations(1)) == 0  # one observer saw nothing, the other looked past the image
@@ -135,7 +144,7 @@ def test_osie_and_eyecrowd(tmp_path, save, layout):
 
 @both_versions
 @pytest.mark.parametrize("root", [".", "trainSet"])
-def test_cat2000(tmp_path, save, root):
+def test_cat2000(tmp_path: Path, save: Save, root: str) -> None:
     for category, number in (("Action", "001"), ("Sketch", "003"), ("Sketch", "004")):
         save_image(tmp_path / root / "Stimuli" / category / f"{number}.jpg", (54, 96))
     save_image(tmp_path / root / "Stimuli" / "Action" / "Output" / "001_SaliencyMap.jpg", (54, 96))
@@ -151,7 +160,7 @@ def test_cat2000(tmp_path, save, root):
     assert [len(data.fixations(i)) for i in range(3)] == [2, 0, 0]
 
 
-def gaze_path(places, samples=60):
+def gaze_path(places: Sequence[tuple[float, float]], samples: int = 60) -> np.ndarray:
     """Raw gaze that rests at each place and jumps to the next within ten samples."""
     pieces = []
     for i, place in enumerate(places):
@@ -162,7 +171,7 @@ def gaze_path(places, samples=60):
     return np.concatenate(pieces)
 
 
-def test_raw_gaze_is_cut_into_fixations_at_saccades():
+def test_raw_gaze_is_cut_into_fixations_at_saccades() -> None:
     places = [(500.0, 380.0), (200.0, 100.0), (800.0, 600.0), (810.0, 200.0)]
     np.testing.assert_allclose(mit1003.find_fixations(gaze_path(places)), places, atol=2)
     resting = gaze_path(places[:1], 300)
@@ -173,7 +182,7 @@ def test_raw_gaze_is_cut_into_fixations_at_saccades():
     assert np.isfinite(mit1003.find_fixations(blink)).all()
 
 
-def test_a_rest_shorter_than_fifty_milliseconds_is_no_fixation():
+def test_a_rest_shorter_than_fifty_milliseconds_is_no_fixation() -> None:
     pieces = [gaze_path([(100.0, 100.0), (400.0, 100.0)])[:70], np.tile((400.0, 100.0), (4, 1))]
     jump = gaze_path([(400.0, 100.0), (700.0, 500.0)])[60:]
     found = mit1003.find_fixations(np.concatenate([*pieces, jump]))
@@ -181,7 +190,7 @@ def test_a_rest_shorter_than_fifty_milliseconds_is_no_fixation():
 
 
 @both_versions
-def test_mit1003_from_raw_gaze(tmp_path, save):
+def test_mit1003_from_raw_gaze(tmp_path: Path, save: Save) -> None:
     name = "i" + 69 * "x"  # MATLAB cuts the variable's name to 63 letters
     save_image(tmp_path / "ALLSTIMULI" / f"{name}.jpeg", (768, 1024))
     for observer, place in (("ajs", (200.0, 100.0)), ("CNG", (-50.0, 900.0))):
@@ -195,7 +204,7 @@ def test_mit1003_from_raw_gaze(tmp_path, save):
     assert data.observers(0).tolist() == [0, 1, 1]
 
 
-def test_mit1003_from_its_fixation_maps(tmp_path):
+def test_mit1003_from_its_fixation_maps(tmp_path: Path) -> None:
     save_image(tmp_path / "ALLSTIMULI" / "street.jpeg", (64, 96))
     points = np.zeros((64, 96), np.uint8)
     points[10, 20] = points[40, 70] = 255
@@ -206,7 +215,7 @@ def test_mit1003_from_its_fixation_maps(tmp_path):
     assert data.observers(0).tolist() == [-1, -1]
 
 
-def test_mit300_has_images_only(tmp_path):
+def test_mit300_has_images_only(tmp_path: Path) -> None:
     for i in range(3):
         save_image(tmp_path / "BenchmarkIMAGES" / f"i{i}.jpg")
     data = load("auto", tmp_path)
@@ -216,7 +225,7 @@ def test_mit300_has_images_only(tmp_path):
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_a_users_own_folder(tmp_path, separator):
+def test_a_users_own_folder(tmp_path: Path, separator: str) -> None:
     save_image(tmp_path / "street.jpg")
     save_image(tmp_path / "inside" / "room.png", grey=True)
     save_image(tmp_path / "nobody.webp")
@@ -232,12 +241,12 @@ def test_a_users_own_folder(tmp_path, separator):
     (tmp_path / "fixations.csv").write_text(text, encoding="utf-8-sig")
     data = load("auto", tmp_path)
     assert data.names == ("inside/room", "nobody", "street")
-    np.testing.assert_allclose(data.fixations(2), [[10.5, 20], [3, 4], [1, 2]])
+    np.testing.assert_allclose(data.fixations(2), [[10.5, 20], [3.0, 4], [1.0, 2]])
     assert data.observers(2).tolist() == [0, 1, -1]
     assert len(data.fixations(0)) == len(data.fixations(1)) == 0
 
 
-def test_a_users_folder_without_observers_and_with_an_images_folder(tmp_path):
+def test_a_users_folder_without_observers_and_with_an_images_folder(tmp_path: Path) -> None:
     save_image(tmp_path / "images" / "a.jpg")
     save_image(tmp_path / "images" / "a.png")
     (tmp_path / "fixations.csv").write_text("image,x,y\na.jpg,1,2\nimages/a.png,3,4\n")
@@ -247,7 +256,7 @@ def test_a_users_folder_without_observers_and_with_an_images_folder(tmp_path):
     assert data.observer.tolist() == [-1, -1]
 
 
-def test_lines_that_cannot_be_used_are_named(tmp_path):
+def test_lines_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     save_image(tmp_path / "a.jpg")
     (tmp_path / "fixations.csv").write_text("image,x,y\na.jpg,1,2\na.jpg,left,2\nb.jpg,1,1\nb.jpg,1,1\na.jpg\n")
     with pytest.raises(DataError, match="line 3"):
@@ -260,12 +269,12 @@ def test_lines_that_cannot_be_used_are_named(tmp_path):
         load("folder", tmp_path)
 
 
-def test_pysaliency_files_are_read_and_written(tmp_path):
+def test_pysaliency_files_are_read_and_written(tmp_path: Path) -> None:
     save_image(tmp_path / "photos" / "a.png")
     save_image(tmp_path / "photos" / "b.png", (30, 20))
     paths = [tmp_path / "photos" / f for f in ("a.png", "b.png")]
     data = from_lists(
-        ["a", "b"], paths, [(48, 64), (30, 20)], [[[1.5, 2], [99, 1]], [[3, 4], [5, 6]]], [[0, 1], [2, 0]]
+        ["a", "b"], paths, [(48, 64), (30, 20)], [[[1.5, 2], [99.0, 1]], [[3.0, 4], [5.0, 6]]], [[0, 1], [2, 0]]
     )
     hdf5.write(tmp_path / "out", data)
     again = load("auto", tmp_path / "out")
@@ -277,7 +286,7 @@ def test_pysaliency_files_are_read_and_written(tmp_path):
         assert again.size(i) == data.size(i)
 
 
-def test_pysaliency_scanpaths_are_read(tmp_path):
+def test_pysaliency_scanpaths_are_read(tmp_path: Path) -> None:
     save_image(tmp_path / "a.png")
     hdf5.write(tmp_path, from_lists(["a"], [tmp_path / "a.png"], [(48, 64)], [[]]))
     with h5py.File(tmp_path / "fixations.hdf5", "w") as file:
@@ -290,7 +299,7 @@ def test_pysaliency_scanpaths_are_read(tmp_path):
     assert data.observers(0).tolist() == [4, 4, 5]
 
 
-def test_unknown_layouts_and_damaged_files_are_refused_in_one_line(tmp_path):
+def test_unknown_layouts_and_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no data at"):
         load("auto", tmp_path / "nowhere")
     with pytest.raises(DataError, match="has no known layout"):
@@ -318,8 +327,8 @@ def test_unknown_layouts_and_damaged_files_are_refused_in_one_line(tmp_path):
         load("npz", tmp_path)
 
 
-def test_a_damaged_file_among_good_ones_is_noted_when_asked(tmp_path):
-    gaze = {"gaze": [{"fixations": np.array([[1.0, 1.0]])}], "resolution": np.array([[480, 640]])}
+def test_a_damaged_file_among_good_ones_is_noted_when_asked(tmp_path: Path) -> None:
+    gaze: Struct = {"gaze": [{"fixations": np.array([[1.0, 1.0]])}], "resolution": np.array([[480, 640]])}
     save_v5(tmp_path / "fixations" / "train" / "a.mat", gaze)
     (tmp_path / "fixations" / "train" / "b.mat").write_bytes(b"damaged" * 50)
     save_v5(tmp_path / "fixations" / "train" / "c.mat", {"something": 1.0})
@@ -330,7 +339,7 @@ def test_a_damaged_file_among_good_ones_is_noted_when_asked(tmp_path):
     assert ["b.mat" in problems.found[0], "c.mat" in problems.found[1]] == [True, True]
 
 
-def test_layouts_are_documented_for_every_format():
+def test_layouts_are_documented_for_every_format() -> None:
     assert set(formats.LAYOUTS) == {
         "npz",
         "folder",

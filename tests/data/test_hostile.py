@@ -97,7 +97,7 @@ def arrays() -> dict[str, np.ndarray]:
     ids=["unequal", "no axis", "text", "text width", "matrix", "names", "no number"],
 )
 def test_an_npz_file_with_wrong_arrays_is_one_error(wrong: dict[str, np.ndarray], tmp_path: Path) -> None:
-    np.savez(tmp_path / npz.FILE, **(arrays() | wrong))
+    np.savez(tmp_path / npz.FILE, allow_pickle=True, **(arrays() | wrong))
     with np.errstate(invalid="ignore"), pytest.raises(DataError):
         npz.read(tmp_path)
 
@@ -106,7 +106,7 @@ def test_damaged_npz_and_hdf5_files_are_one_error_each(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     write_pysaliency(tmp_path)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays())
+    np.savez_compressed(buffer, allow_pickle=True, **arrays())
     contents = {npz.FILE: buffer.getvalue(), "fixations.hdf5": (tmp_path / "fixations.hdf5").read_bytes()}
     for name, read in ((npz.FILE, npz.read), ("fixations.hdf5", hdf5.read)):
         refused = 0

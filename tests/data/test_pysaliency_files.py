@@ -1,6 +1,7 @@
 """Files that we write, read by pysaliency itself, and the other way round."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,7 @@ from PIL import Image
 from fastgaze.data.fixations import from_lists
 from fastgaze.data.formats import hdf5, load
 
-np.trapz = np.trapezoid
-np.string_ = np.bytes_
+vars(np).update(trapz=np.trapezoid, string_=np.bytes_)  # names of NumPy 1, which pysaliency asks for
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pysaliency = pytest.importorskip("pysaliency")
@@ -23,15 +23,15 @@ pytestmark = [
 
 
 @pytest.fixture
-def images(tmp_path):
+def images(tmp_path: Path) -> list[Path]:
     paths = [tmp_path / "a.png", tmp_path / "b.png"]
     for path, size in zip(paths, ((64, 48), (20, 30)), strict=True):
         Image.new("RGB", size, 90).save(path)
     return paths
 
 
-def test_pysaliency_reads_what_we_write(tmp_path, images):
-    points = [[[1.5, 2], [3, 7]], [[5, 6]]]
+def test_pysaliency_reads_what_we_write(tmp_path: Path, images: list[Path]) -> None:
+    points = [[[1.5, 2], [3.0, 7]], [[5.0, 6]]]
     hdf5.write(tmp_path / "set", from_lists(["a", "b"], images, [(48, 64), (30, 20)], points, [[0, 1], [2]]))
     stimuli = pysaliency.read_hdf5(tmp_path / "set" / "stimuli.hdf5")
     fixations = pysaliency.read_hdf5(tmp_path / "set" / "fixations.hdf5")
@@ -44,7 +44,7 @@ def test_pysaliency_reads_what_we_write(tmp_path, images):
 
 
 @pytest.mark.parametrize("trains", [True, False])
-def test_we_read_what_pysaliency_writes(tmp_path, images, trains):
+def test_we_read_what_pysaliency_writes(tmp_path: Path, images: list[Path], trains: bool) -> None:
     stimuli = pysaliency.FileStimuli([str(p) for p in images])
     fixations = pysaliency.FixationTrains.from_fixation_trains(
         [[1.0, 2.0], [3.0]], [[4.0, 5.0], [6.0]], [[0, 1], [0]], [1, 0], [3, 4]

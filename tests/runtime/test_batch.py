@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastgaze.core.errors import ArgumentError, DataError
+from fastgaze.core.jsonable import Document
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.batch import BatchOptions, run
 from fastgaze.runtime.batch.job import Shard, find_images, open_job
@@ -56,7 +57,7 @@ def test_a_row_says_what_the_library_says(images: Path, model: str, tmp_path: Pa
     path = images / "below" / "wide.png"
     _work(model, tmp_path, BatchOptions(ratios=("1:1", "4:3"), crops=2, peaks=2))(Shard("part.parquet", (str(path),)))
     row = read_rows(tmp_path)[0]
-    said = load(model, threads=1).predict(path).to_json(peaks=2, ratios=("1:1", "4:3"), n=2)
+    said: Document = load(model, threads=1).predict(path).to_json(peaks=2, ratios=("1:1", "4:3"), n=2)
     assert row["picture_size"] == said["picture_size"] == {"width": 900, "height": 300}
     assert row["bits"] == pytest.approx(said["bits"])
     for found, expected in zip(row["peaks"], said["peaks"], strict=True):
@@ -309,7 +310,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
 def test_options_out_of_range_are_refused(images: Path, model: str, tmp_path: Path) -> None:
     for wrong in ({"shard": 0}, {"peaks": 0}, {"ratios": ("wide",)}, {"density": (0, 5)}):
         with pytest.raises(ArgumentError):
-            BatchOptions(**wrong)  # type: ignore[arg-type]
+            BatchOptions(**wrong)
     with pytest.raises(ArgumentError, match="no runner 'spark'"):
         run(str(images), str(tmp_path), model, runner="spark")
     with pytest.raises(ArgumentError, match="address"):

@@ -12,7 +12,9 @@ from fastgaze.runtime.crop import MOST_OVERLAP, Crop, Integral, crop_around, fin
 def blobs(size: tuple[int, int], *places: tuple[float, float, float, float]) -> np.ndarray:
     """A density made of Gaussians (x, y, sigma, weight)."""
     y, x = np.mgrid[0 : size[0], 0 : size[1]] + 0.5
-    total = sum(w * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * s**2)) / s**2 for cx, cy, s, w in places)
+    total = np.zeros(size)
+    for cx, cy, s, w in places:
+        total += w * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * s**2)) / s**2
     return (total / np.sum(total)).astype(np.float32)
 
 

@@ -38,6 +38,12 @@ def opened(cut: Cut) -> Image.Image:
     return Image.open(io.BytesIO(cut.content))
 
 
+def opened_jpeg(content: bytes) -> JpegImagePlugin.JpegImageFile:
+    image = Image.open(io.BytesIO(content))
+    assert isinstance(image, JpegImagePlugin.JpegImageFile)
+    return image
+
+
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
@@ -75,11 +81,11 @@ def test_exact_pixels_come_out_whatever_the_window(orientation: int) -> None:
 @pytest.mark.parametrize("quality", [30, 75, 95])
 def test_a_jpeg_is_written_as_finely_as_its_source_and_no_finer(quality: int) -> None:
     content = encoded(smooth((300, 400)), "JPEG", quality=quality, subsampling=0)
-    source = Image.open(io.BytesIO(content))
+    source = opened_jpeg(content)
     assert jpeg_quality(source) == quality
     cut = cut_picture(content, (0, 0, 400, 300))
-    assert opened(cut).quantization == source.quantization
-    assert opened(cut).layer == source.layer  # chroma sampling
+    assert opened_jpeg(cut.content).quantization == source.quantization
+    assert opened_jpeg(cut.content).layer == source.layer  # chroma sampling
     assert len(cut.content) <= 1.02 * len(content)
     assert jpeg_quality(opened(cut_picture(content, (0, 0, 400, 300), quality=100))) == quality
     assert jpeg_quality(opened(cut_picture(content, (0, 0, 400, 300), quality=20))) == 20
@@ -102,6 +108,7 @@ def test_text_of_a_png_stays() -> None:
     text = PngImagePlugin.PngInfo()
     text.add_text("Copyright", "D. Owner")
     cut = opened(cut_picture(encoded(noise(), "PNG", pnginfo=text), (0, 0, 40, 40)))
+    assert isinstance(cut, PngImagePlugin.PngImageFile)
     assert cut.text["Copyright"] == "D. Owner"
 
 
@@ -129,11 +136,11 @@ def animation(format: str, **options: object) -> bytes:
 @pytest.mark.parametrize("format", ["GIF", "WEBP", "PNG"])
 @pytest.mark.parametrize("size", [None, (20, 20)])
 def test_an_animation_keeps_frames_times_loops_and_transparency(format: str, size: tuple[int, int] | None) -> None:
-    options = {"GIF": {"disposal": 2}, "WEBP": {"lossless": True}, "PNG": {}}[format]
-    cut = cut_picture(animation(format, **options), (10, 0, 50, 40), size)
+    options: dict[str, dict[str, int]] = {"GIF": {"disposal": 2}, "WEBP": {"lossless": True}, "PNG": {}}
+    cut = cut_picture(animation(format, **options[format]), (10, 0, 50, 40), size)
     moving = opened(cut)
     assert moving.format == format
-    assert cut.frames == moving.n_frames == FRAMES
+    assert cut.frames == getattr(moving, "n_frames", 1) == FRAMES
     assert moving.info["loop"] == 3
     for index in range(FRAMES):
         moving.seek(index)

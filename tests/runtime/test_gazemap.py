@@ -27,7 +27,9 @@ def gaze_of(density: np.ndarray, picture: np.ndarray | None = None) -> GazeMap:
 def blobs(size: tuple[int, int], *places: tuple[float, float, float, float]) -> np.ndarray:
     """Gaussians (x, y, sigma, weight) over a faint even ground."""
     y, x = np.mgrid[0 : size[0], 0 : size[1]] + 0.5
-    total = sum(w * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * s**2)) / s**2 for cx, cy, s, w in places)
+    total = np.zeros(size)
+    for cx, cy, s, w in places:
+        total += w * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * s**2)) / s**2
     return total + 1e-9
 
 
@@ -115,7 +117,7 @@ def test_the_heat_map_is_the_same_at_every_size(bright: Predictor) -> None:
 
     def levels(density: np.ndarray) -> np.ndarray:
         lift = density * density.size
-        return ((np.sqrt(lift) - 1) / (np.sqrt(max(lift.max(), LEAST_TOP)) - 1)).clip(0, 1)
+        return np.asarray((np.sqrt(lift) - 1) / (np.sqrt(max(lift.max(), LEAST_TOP)) - 1)).clip(0, 1)
 
     assert np.abs(np.asarray(gaze.heat((900, 1200))) / 255 - levels(gaze.density)).max() < 0.02
     assert np.abs(np.asarray(gaze.heat((90, 120))) / 255 - levels(view.at((90, 120)).density)).max() < 0.01

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from fastgaze.core.errors import ArgumentError, ImageError
+from fastgaze.core.pictures import Source
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.many import counted, in_threads
 from fastgaze.runtime.predictor import Predictor, load
@@ -59,7 +60,7 @@ def test_work_is_done_at_once_in_as_many_threads_as_were_asked_for() -> None:
 
 
 def test_a_bad_picture_ends_everything_or_stands_in_its_place(bright: Predictor) -> None:
-    pictures = [PICTURES[0], b"words", PICTURES[1].astype(np.float32), PICTURES[2]]
+    pictures: list[Source] = [PICTURES[0], b"words", PICTURES[1].astype(np.float32), PICTURES[2]]
     with pytest.raises(ImageError, match="known format"):
         list(bright.predict_many(pictures))
     found = list(bright.predict_many(pictures, return_errors=True))
@@ -72,7 +73,7 @@ def test_wrong_arguments_are_refused_before_the_first_picture(bright: Predictor)
     with pytest.raises(ArgumentError, match="size"):
         bright.predict_many(PICTURES, size=(0, 5), return_errors=True)
     with pytest.raises(ArgumentError, match="'model', None"):
-        bright.predict_many(PICTURES, center_bias="middle")  # type: ignore[arg-type]
+        bright.predict_many(PICTURES, center_bias="middle")  # type: ignore[call-overload]
     for one in ("photo.jpg", Path("photo.jpg"), b"\xff\xd8", io.BytesIO(), PICTURES[0]):
         with pytest.raises(ArgumentError, match="several pictures"):
             bright.predict_many(one)  # type: ignore[arg-type]

@@ -84,7 +84,7 @@ def test_the_centre_bias_can_be_left_out_or_replaced(bright: Predictor) -> None:
     left = np.where(np.arange(64) < 32, -8.0, -12.0)[None].repeat(48, axis=0)
     assert bright.predict(flat, center_bias=left).mass((0, 0, 160, 240)) > 0.9
     with pytest.raises(ArgumentError, match="'model', None"):
-        bright.predict(flat, center_bias="centre")  # type: ignore[arg-type]
+        bright.predict(flat, center_bias="centre")  # type: ignore[call-overload]
     with pytest.raises(ArgumentError, match="centre bias"):
         bright.predict(flat, center_bias=np.zeros(3))
 
@@ -130,9 +130,13 @@ def test_reprs_are_one_short_line(bright: Predictor) -> None:
 
 def test_threads_share_a_predictor(bright: Predictor) -> None:
     pictures = [photo(200 + 16 * i, 300, (40 + 25 * i, 60)) for i in range(8)]
-    expected = [bright.predict(p).log_density for p in pictures]
+
+    def predict(picture: np.ndarray) -> np.ndarray:
+        return bright.predict(picture).log_density
+
+    expected = [predict(picture) for picture in pictures]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda p: bright.predict(p).log_density, pictures * 4))
+        found = list(pool.map(predict, pictures * 4))
     assert all(np.array_equal(a, b) for a, b in zip(found, expected * 4, strict=True))
 
 
@@ -164,7 +168,7 @@ def test_wrong_arguments_are_refused_in_one_line(bright: Predictor, bright_file:
 @pytest.mark.parametrize("size", [(0, 5), (-1, -5), (1,), (5, 6, 7), (5, np.nan), (5, np.inf), 5, "ab", (10**6, 10**6)])
 def test_a_size_that_no_map_can_have_is_refused(size: object, bright: Predictor) -> None:
     with pytest.raises(ArgumentError, match=r"^size .* is not \(height, width\)"):
-        bright.predict(photo(), size=size)  # type: ignore[arg-type]
+        bright.predict(photo(), size=size)  # type: ignore[call-overload]
 
 
 def test_a_damaged_network_is_refused(bright_file: Path, tmp_path: Path) -> None:
@@ -218,7 +222,12 @@ def test_predicting_imports_no_torch(bright_file: Path) -> None:
 
 def test_one_look_serves_every_size_and_centre_bias(bright: Predictor) -> None:
     runs = []
-    counted = Predictor(bright.card, lambda images: (runs.append(1), bright._engine(images))[1])
+
+    def engine(images: np.ndarray) -> np.ndarray:
+        runs.append(1)
+        return bright._engine(images)
+
+    counted = Predictor(bright.card, engine)
     view = counted.look(photo())
     assert np.array_equal(view.at((30, 40)).log_density, bright.predict(photo(), (30, 40)).log_density)
     assert np.array_equal(view.at(None, None).log_density, bright.predict(photo(), None, None).log_density)
@@ -230,7 +239,12 @@ def test_one_look_serves_every_size_and_centre_bias(bright: Predictor) -> None:
 def test_a_picture_that_is_shown_later_is_decoded_once(bright: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
     decodings = []
     decode = Picture._decode
-    monkeypatch.setattr(Picture, "_decode", lambda self, size: (decodings.append(size), decode(self, size))[1])
+
+    def noted(self: Picture, size: tuple[int, int] | None) -> Image.Image:
+        decodings.append(size)
+        return decode(self, size)
+
+    monkeypatch.setattr(Picture, "_decode", noted)
     buffer = io.BytesIO()
     Image.fromarray(photo(1500, 2000)).save(buffer, "JPEG")
     bright.look(buffer.getvalue(), at_least=(1200, 1600)).at().overlay()

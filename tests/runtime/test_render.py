@@ -27,7 +27,7 @@ def spot(size: tuple[int, int] = (120, 180), at: tuple[float, float] = (60, 40),
     """Log density of one place (x, y) that is looked at, over a faint even ground."""
     y, x = np.mgrid[0 : size[0], 0 : size[1]] + 0.5
     density = np.exp(-((x - at[0]) ** 2 + (y - at[1]) ** 2) / (2 * sigma**2)) / sigma**2 + 1e-8
-    return np.log(density / density.sum())
+    return np.asarray(np.log(density / density.sum()))
 
 
 def over(ground: tuple[int, int, int], log_density: np.ndarray | None = None) -> tuple[GazeMap, np.ndarray]:
@@ -49,13 +49,14 @@ def seen_as(rgb: np.ndarray, vision: str = "normal") -> np.ndarray:
             [0.0514459929, 0.1073969566, 0.6299787005],
         ]
     )
-    return np.cbrt(cones) @ np.array(
+    lab: np.ndarray = np.cbrt(cones) @ np.array(
         [
             [0.2104542553, 1.9779984951, 0.0259040371],
             [0.7936177850, -2.4285922050, 0.7827717662],
             [-0.0040720468, 0.4505937099, -0.8086757660],
         ]
     )
+    return lab
 
 
 def test_a_photograph_stays_as_it_is_wherever_people_look_no_more_than_on_average() -> None:

@@ -28,7 +28,7 @@ def written_out(saliency: np.ndarray, sigma: float, bias: np.ndarray | None, siz
     if bias is not None:
         logits = logits + resample_log_density(bias, size)
     logits = logits - logits.max()
-    return logits - np.log(np.exp(logits).sum())
+    return np.asarray(logits - np.log(np.exp(logits).sum()))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (48, 64), (240, 320), (413, 717), (1000, 90)])

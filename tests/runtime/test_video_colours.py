@@ -34,6 +34,7 @@ class Clip:
         with av.open(str(path), "w") as container:
             options = {"crf": "1"} if self.codec == "libx264" else {}
             stream = container.add_stream(self.codec, rate=25, options=options)
+            assert isinstance(stream, av.VideoStream)
             stream.height, stream.width, stream.pix_fmt = *self.size, self.pixel_format
             context = stream.codec_context
             context.color_range, context.colorspace = self.range, self.space
@@ -47,7 +48,7 @@ class Clip:
         frame = av.VideoFrame(self.size[1], self.size[0], self.pixel_format)
         wide = np.uint16 if "10le" in self.pixel_format else np.uint8
         for plane, level in zip(frame.planes, self.levels, strict=True):
-            np.frombuffer(plane, wide)[:] = level
+            np.frombuffer(memoryview(plane), wide)[:] = level
         frame.color_range, frame.colorspace = self.range, self.space
         frame.pts, frame.time_base = index, Fraction(1, 25)
         return frame
@@ -61,7 +62,7 @@ def _first(path: Path) -> av.VideoFrame:
 def _shown(frame: av.VideoFrame, space: int) -> np.ndarray:
     """RGB of the middle of the frame, as a player that takes its matrix for ``space`` shows it."""
     picture = frame.reformat(format="rgb24", src_colorspace=space).to_ndarray()
-    return picture[frame.height // 2, frame.width // 2].astype(int)
+    return np.asarray(picture[frame.height // 2, frame.width // 2]).astype(int)
 
 
 @pytest.mark.parametrize(

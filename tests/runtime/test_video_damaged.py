@@ -20,6 +20,7 @@ def _write(path: Path, codec: str, pixel_format: str, space: int = 2, title: str
     with av.open(str(path), "w") as container:
         container.metadata["title"] = title
         stream = container.add_stream(codec, rate=25)
+        assert isinstance(stream, av.VideoStream)
         stream.height, stream.width, stream.pix_fmt = 48, 64, pixel_format
         stream.codec_context.colorspace = space
         for index in range(FRAMES):
