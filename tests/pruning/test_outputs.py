@@ -134,6 +134,7 @@ def test_attention_with_a_forward_pass_of_its_own_stays() -> None:
     class Averaged(nn.MultiheadAttention):
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             y, where = super().forward(*args, **kwargs)
+            assert where is not None
             return y * where.amax(), None
 
     class Scaled(Looking):
