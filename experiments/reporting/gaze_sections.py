@@ -80,9 +80,10 @@ def score_words(models: dict[str, Record]) -> str:
     """Data, images, engine and sizes of the scores."""
     engines = sorted({facts["scores"]["cat2000"].get("engine", "onnxruntime, fp32") for facts in models.values()})
     pixels = sorted({facts["pixels"] for facts in models.values()})
+    sizes = f"{pixels[0]:,}" if len(pixels) == 1 else f"{pixels[0]:,} to {pixels[-1]:,}"
     return (
         f"CAT2000 (training set, never trained on), {_images(models)} images, {PROTOCOL}; {' or '.join(engines)}, "
-        f"at each model's working size ({pixels[0]:,} to {pixels[-1]:,} pixels); one network each."
+        f"at each model's working size ({sizes} pixels); one network each."
     )
 
 

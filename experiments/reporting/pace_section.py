@@ -4,7 +4,7 @@ from experiments.common import CONFIGS, Record
 from experiments.reporting.document import Block, Command, Heading, Missing, Table, Text
 from experiments.reporting.gaze_sections import SHOWN, score_words
 from experiments.reporting.inputs import Inputs, command
-from experiments.reporting.verdicts import Estimate, Verdict, above, paired
+from experiments.reporting.verdicts import Estimate, Verdict, above, joined, paired
 from fastgaze.training.config import read_config
 
 STEPS = (
@@ -15,6 +15,8 @@ STEPS = (
 )
 DIGITS = {"auc": 4, "log_likelihood_bits": 3, "nss": 3, "sim": 4}
 BITS = "log_likelihood_bits"
+VALIDATION = "salicon-val"
+NAMES = {"cat2000": "CAT2000", VALIDATION: "SALICON val (800 images, of which 200 also chose the step that was kept)"}
 
 
 def paper_pace(inputs: Inputs) -> list[Block]:
@@ -29,14 +31,15 @@ def paper_pace(inputs: Inputs) -> list[Block]:
     rows = []
     for mark in both:
         rows += [_row(f"{kind}-{mark}", models[f"{kind}-{mark}"]) for kind in ("pace", "fast")]
-        rows.append(("difference", "", *(_shown(_difference(inputs, mark, metric), metric) for metric in SHOWN)))
+        gaps = [_shown(_difference(inputs, mark, metric), metric) for metric in SHOWN]
+        rows.append(("difference", "", *gaps, _shown(_difference(inputs, mark, BITS, VALIDATION), BITS)))
     about = (
         f"{_settings_words()} One seed each; differences with 95% intervals, paired over images. {score_words(models)}"
     )
     return [
         *blocks,
-        Text(_words(inputs, both, models)),
-        Table(("model", "GFLOP at 640x480", *SHOWN.values()), tuple(rows), about),
+        Text(" ".join(_words(inputs, both, models, data) for data in NAMES).strip()),
+        Table(("model", "GFLOP at 640x480", *SHOWN.values(), "SALICON val, bits"), tuple(rows), about),
         *(Command(step) for step in STEPS),
         Command(command("front")),
     ]
@@ -57,13 +60,17 @@ def _settings_words() -> str:
 
 def _row(name: str, facts: Record) -> tuple[str, ...]:
     score = facts["scores"]["cat2000"]
-    cells = (Estimate(score["means"][metric], *score["intervals"][metric]).shown() for metric in SHOWN)
-    return (f"`{name}`", f"{facts['gflop_640x480']:.2f}", *cells)
+    cells = [_score(score, metric) for metric in SHOWN]
+    return (f"`{name}`", f"{facts['gflop_640x480']:.2f}", *cells, _score(facts["scores"].get(VALIDATION), BITS))
 
 
-def _difference(inputs: Inputs, mark: str, metric: str) -> Estimate | None:
+def _score(score: Record | None, metric: str) -> str:
+    return "-" if score is None else Estimate(score["means"][metric], *score["intervals"][metric]).shown()
+
+
+def _difference(inputs: Inputs, mark: str, metric: str, data: str = "cat2000") -> Estimate | None:
     """The paper's pace minus the fast schedule; None if the scores of single images are not there."""
-    ours, others = (inputs.rows(f"{kind}-{mark}", "cat2000") for kind in ("pace", "fast"))
+    ours, others = (inputs.rows(f"{kind}-{mark}", data) for kind in ("pace", "fast"))
     if ours is None or others is None or ours["name"] != others["name"]:
         return None
     return paired(ours[metric], others[metric])
@@ -73,17 +80,17 @@ def _shown(estimate: Estimate | None, metric: str) -> str:
     return "-" if estimate is None else estimate.shown(DIGITS[metric], sign=True)
 
 
-def _words(inputs: Inputs, marks: list[str], models: dict[str, Record]) -> str:
+def _words(inputs: Inputs, marks: list[str], models: dict[str, Record], data: str) -> str:
     """Where the paper's pace is ahead in log-likelihood, where behind, and where the interval holds zero."""
     sides: dict[Verdict, list[str]] = {Verdict.REPRODUCED: [], Verdict.CONTRADICTED: [], Verdict.UNDECIDED: []}
     for mark in marks:
-        found = _difference(inputs, mark, BITS)
-        verdict = Verdict.UNDECIDED if found is None else above(found)
-        sides[verdict].append(f"{models[f'pace-{mark}']['gflop_640x480']:.0f}")
+        found = _difference(inputs, mark, BITS, data)
+        if found is not None:
+            sides[above(found)].append(f"{models[f'pace-{mark}']['gflop_640x480']:.0f}")
     said = {
         Verdict.REPRODUCED: "the paper's pace is ahead of the fast schedule",
         Verdict.CONTRADICTED: "the paper's pace is behind the fast schedule",
         Verdict.UNDECIDED: "the two cannot be told apart",
     }
-    parts = [f"{words} at {' and '.join(sides[verdict])} GFLOP" for verdict, words in said.items() if sides[verdict]]
-    return f"In log-likelihood on CAT2000, {'; '.join(parts)}."
+    parts = [f"{words} at {joined(sides[verdict])} GFLOP" for verdict, words in said.items() if sides[verdict]]
+    return "" if not parts else f"In log-likelihood on {NAMES[data]}, {'; '.join(parts)}."
