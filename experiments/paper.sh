@@ -104,7 +104,9 @@ measure equal_cost "$configs/equal_cost.toml" --out "$results/equal_cost.json"
 measure equal_cost "$configs/choices.toml" --out "$results/choices.json"
 measure random_search --out "$results/sweep.json"
 if [ "$scale" = full ]; then
-  measure equal_cost "$configs/equal_cost-densegaze.toml" --out "$results/equal_cost-densegaze.json"
+  for family in densegaze litegaze; do
+    measure equal_cost "$configs/equal_cost-$family.toml" --out "$results/equal_cost-$family.json"
+  done
   for pace in paper fast; do
     $workshop prune --config "$configs/${pace}_pace.toml" --start checkpoints/fastgaze.safetensors --out "$runs/$pace-pace"
     for mark in 40 20 10 5; do

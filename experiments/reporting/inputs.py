@@ -20,6 +20,7 @@ COMMANDS = {
     "search": "python -m experiments.random_search",
     "equal_cost": "python -m experiments.equal_cost experiments/configs/equal_cost.toml",
     "equal_cost-densegaze": "python -m experiments.equal_cost experiments/configs/equal_cost-densegaze.toml",
+    "equal_cost-litegaze": "python -m experiments.equal_cost experiments/configs/equal_cost-litegaze.toml",
     "choices": "python -m experiments.equal_cost experiments/configs/choices.toml",
     "peers": "python -m experiments.peers",
     "readings": "python -m experiments.peers --readings",

@@ -26,6 +26,8 @@ def equal_cost(inputs: Inputs) -> Section:
     earlier = {n: f for n, f in compared.items() if "Dense" in f["family"] or record is None}
     blocks += [Heading("DenseGaze", 3), *_measured(dense, "equal_cost-densegaze")]
     blocks += _earlier(earlier) if earlier and dense is None else []
+    blocks += [Heading("LiteGaze, which the paper does not have", 3)]
+    blocks += _measured(inputs.read("equal_cost-litegaze"), "equal_cost-litegaze")
     return blocks, [
         _variant_claim(record, text, printed, pair, "equal_cost")
         for text, printed, pair in (
@@ -70,6 +72,7 @@ def choices(inputs: Inputs) -> Section:
 _WHAT = {
     "equal_cost": "β*, β and β = 0, live costs and frozen ones, three seeds at exactly equal cost",
     "equal_cost-densegaze": "the same for DenseGaze, from `densegaze-m`",
+    "equal_cost-litegaze": "β*, β and β = 0 for LiteGaze",
     "choices": "SGD against Adam, early stopping, the first-order term",
 }
 

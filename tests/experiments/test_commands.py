@@ -65,6 +65,7 @@ KINDS: dict[str, type] = {
     "figure1-lenet": pruning_comparison.Settings,
     "equal_cost": equal_cost.Comparison,
     "equal_cost-densegaze": equal_cost.Comparison,
+    "equal_cost-litegaze": equal_cost.Comparison,
     "choices": equal_cost.Comparison,
     "sweep": random_search.Search,
 }
