@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import itertools
 import json
 import re
 import shlex
@@ -45,11 +46,30 @@ def printed() -> list[str]:
     return sorted({command for command in found if command})
 
 
+def is_verb(command: str) -> bool:
+    """Whether it is one of the product's own verbs, and not an experiment."""
+    return command.startswith("fastgaze ")
+
+
 def test_the_report_prints_commands() -> None:
     assert len(printed()) > 8
+    assert any(is_verb(command) for command in printed())
 
 
-@pytest.mark.parametrize("command", sorted({*COMMANDS.values(), *printed()}))
+@pytest.mark.parametrize("command", sorted(filter(is_verb, printed())))
+def test_verbs_and_files_of_a_printed_command_exist(command: str) -> None:
+    _, *words = shlex.split(command)
+    verb: Any = typer.main.get_command(app)
+    while hasattr(verb, "commands"):
+        verb = verb.commands[words.pop(0)]
+    options = {name for parameter in verb.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("-")} <= options
+    for word in words:
+        if Path(word).suffix in (".toml", ".safetensors"):
+            assert (ROOT / word).is_file(), word
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS.values(), *itertools.filterfalse(is_verb, printed())}))
 def test_flags_and_paths_of_a_printed_command_exist(command: str) -> None:
     module, arguments = split(command)
     options: argparse.Namespace = module.make_parser().parse_args(arguments)
