@@ -4,7 +4,8 @@ from experiments.common import CONFIGS, Record
 from experiments.reporting.document import Block, Command, Heading, Missing, Table, Text
 from experiments.reporting.gaze_sections import SHOWN, score_words
 from experiments.reporting.inputs import Inputs, command
-from experiments.reporting.verdicts import Estimate, Verdict, above, joined, paired
+from experiments.reporting.teacher_sections import DIGITS, paired_difference
+from experiments.reporting.verdicts import Estimate, Verdict, above, joined
 from fastgaze.training.config import read_config
 
 STEPS = (
@@ -13,7 +14,6 @@ STEPS = (
     "fastgaze workshop prune --config experiments/configs/fast_pace.toml --start checkpoints/fastgaze.safetensors "
     "--out runs/fast-pace",
 )
-DIGITS = {"auc": 4, "log_likelihood_bits": 3, "nss": 3, "sim": 4}
 BITS = "log_likelihood_bits"
 VALIDATION = "salicon-val"
 NAMES = {"cat2000": "CAT2000", VALIDATION: "SALICON val (800 images, of which 200 also chose the step that was kept)"}
@@ -69,11 +69,8 @@ def _score(score: Record | None, metric: str) -> str:
 
 
 def _difference(inputs: Inputs, mark: str, metric: str, data: str = "cat2000") -> Estimate | None:
-    """The paper's pace minus the fast schedule; None if the scores of single images are not there."""
-    ours, others = (inputs.rows(f"{kind}-{mark}", data) for kind in ("pace", "fast"))
-    if ours is None or others is None or ours["name"] != others["name"]:
-        return None
-    return paired(ours[metric], others[metric])
+    """The paper's pace minus the fast schedule."""
+    return paired_difference(inputs, f"pace-{mark}", f"fast-{mark}", metric, data)
 
 
 def _shown(estimate: Estimate | None, metric: str) -> str:

@@ -74,11 +74,19 @@ def difference(inputs: Inputs, name: str, metric: str, other: str = TEACHER) -> 
     models = inputs.models() | inputs.bundled()
     if name not in models or other not in models:
         return None
-    rows = [inputs.rows(model, "cat2000") for model in (name, other)]
-    if rows[0] is not None and rows[1] is not None and rows[0]["name"] == rows[1]["name"]:
-        return Difference(paired(rows[0][metric], rows[1][metric]), True)
+    found = paired_difference(inputs, name, other, metric)
+    if found is not None:
+        return Difference(found, True)
     ours, others = (_estimate(models[model]["scores"]["cat2000"], metric) for model in (name, other))
     return Difference(unpaired(ours, others), False)
+
+
+def paired_difference(inputs: Inputs, name: str, other: str, metric: str, data: str = "cat2000") -> Estimate | None:
+    """One model minus another over the images of a set; None if the scores of single images are not there of both."""
+    ours, others = (inputs.rows(model, data) for model in (name, other))
+    if ours is None or others is None or ours["name"] != others["name"]:
+        return None
+    return paired(ours[metric], others[metric])
 
 
 def _estimate(score: Record, metric: str) -> Estimate:
