@@ -28,6 +28,16 @@ def test_a_network_is_pruned_to_a_number_of_milliseconds(tmp_path: Path) -> None
     assert cost.total(trace(model)) <= 0.6 * before
 
 
+def test_maps_leave_in_the_blocks_of_the_engine(tmp_path: Path) -> None:
+    model = GazeModel(replace(TINY, trunk=VGGSpec(((40,), (40,), (40,), (40,), (40,)), ("relu5_1",))))
+    settings = PruneSettings(remove=60, steps=1, maps=20, round_to=16)
+    prune_while_training(model, [source()], settings, tmp_path, untrained(model.spec))
+    assert isinstance(model.spec.trunk, VGGSpec)
+    widths = [width for block in model.spec.trunk.blocks for width in block]
+    assert sum(widths) <= 5 * 40 - 60
+    assert all(width in (16, 32, 40) for width in widths)
+
+
 def test_beta_is_per_millisecond_and_decides_the_order() -> None:
     delta_loss, delta_cost = torch.tensor([0.1, 0.2], dtype=torch.float64), torch.tensor([-1.0, -3.0])
     settings = PruneSettings(objective="beta", beta=0.2, cost="latency")

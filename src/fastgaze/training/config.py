@@ -93,6 +93,8 @@ class PruneSettings:
     remove: maps to remove in all, the paper's other way to end a run; 0 for no such limit.
     observed: steps at the end of a round that collect signals; the others only train. 0 for all, as in the paper.
     share: of the removable maps to remove per round instead of ``maps``; 0 for none.
+    round_to: maps leave in bunches that end on multiples of this, the blocks in which an engine computes; 1 for single
+        maps.
     objective: ``beta*``, ``beta`` (with the value of ``beta``, nats per unit of the marks), or ``none``.
     cost: ``flops`` (marks in GFLOP at 640x480) or ``latency`` of the shipping engine (marks in milliseconds).
     frozen_cost: costs of the unpruned network throughout, as Molchanov et al.; for FLOPs only.
@@ -107,6 +109,7 @@ class PruneSettings:
     observed: int = 0
     maps: int = 1
     share: float = 0.0
+    round_to: int = 1
     objective: Literal["beta*", "beta", "none"] = "beta*"
     beta: float = 0.0
     cost: Literal["flops", "latency"] = "flops"
@@ -123,6 +126,8 @@ class PruneSettings:
     def __post_init__(self) -> None:
         if self.frozen_cost and self.cost == "latency":
             raise ArgumentError(NO_FROZEN_COST)
+        if self.round_to < 1:
+            raise ArgumentError(f"round_to = {self.round_to} is not a number of maps of at least 1, such as 16")
         if not 0 <= self.observed <= self.steps:
             raise ArgumentError(f"observed = {self.observed} is not between 0 and the {self.steps} steps of a round")
         if self.patience and not self.beta > 0:

@@ -163,6 +163,7 @@ def prune_while_training(
         cost=cost or Flops(REFERENCE, update=not settings.frozen_cost),
         objective=make_objective(settings, snapshots.unit),
         optimizer=optimizer,
+        round_to=settings.round_to,
     )
     stream = Stream(sources, settings.batch, settings.seed, flips=True)
     maps = pruner.maps_left
