@@ -12,7 +12,7 @@ from fastgaze.core.spec import GazeSpec, LiteSpec, spec_for
 from fastgaze.networks import GazeModel
 from fastgaze.networks.lite import LiteNet
 from fastgaze.onnx.layers import graph_layers
-from fastgaze.onnx.pad import BLOCK, HALF, padded, padded_spec
+from fastgaze.onnx.pad import BLOCK, QUARTER, padded, padded_spec
 from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, check_parity, export_int8, export_onnx
 from fastgaze.runtime.card import read_card
@@ -76,11 +76,10 @@ def test_every_depthwise_width_of_a_file_is_a_multiple(photos: list[Path], tmp_p
     assert check_parity(model, load(fp32, threads=1)) < 1e-4
 
 
-def test_no_layer_but_the_narrow_end_of_the_readout_has_a_width_between_multiples(tmp_path: Path) -> None:
+def test_no_layer_of_the_trunk_has_a_width_that_the_engine_is_slow_at(tmp_path: Path) -> None:
     export_onnx(random_model(LITE), tmp_path / "m.onnx", Facts("m"))
     layers = graph_layers(onnx.load(tmp_path / "m.onnx"), (480, 640))
-    narrow_end = len(LITE.readout) - 1
-    assert {layer.maps % HALF for layer in layers[:-narrow_end]} == {0}
+    assert {layer.maps % QUARTER for layer in layers[: -len(LITE.readout) - 1]} == {0}
 
 
 def test_the_card_describes_what_the_file_computes(tmp_path: Path) -> None:

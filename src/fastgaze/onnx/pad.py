@@ -1,36 +1,42 @@
-"""Widths that the engine is fast at: maps that are always zero fill the last block of its layers.
+"""Widths that the engine is fast at: maps that are always zero fill the last block.
 
 onnxruntime computes in blocks of 16 maps with AVX-512 and of 8 with AVX2. A depthwise convolution of another width
-leaves that layout, and so do the layers that read maps whose number is no multiple of 8: the maps are reordered before
-and after them, and a pruned LiteGaze takes longer than the unpruned one. So the stem and the expansions, the widths
-that depthwise convolutions have, are rounded up to whole blocks, and what 1x1 convolutions hand on to halves of them.
+leaves that layout, and so does a 1x1 convolution that reads fewer than 16 maps or a number that 4 does not divide: the
+maps are reordered before and after it, and what is added to them is added in a pass of its own. A pruned LiteGaze then
+takes longer than the unpruned one. So all widths of its trunk are rounded up.
 """
 
+import copy
 from dataclasses import replace
 
-from fastgaze.core.spec import GazeSpec, LiteSpec
+from fastgaze.core.spec import GazeSpec, LiteSpec, LiteStage
 from fastgaze.networks import GazeModel
 
 BLOCK = 16
-HALF = 8
+QUARTER = 4
+"""What the width of maps that only 1x1 convolutions read is a multiple of, if it is above ``BLOCK``."""
 
 
 def padded_spec(spec: GazeSpec) -> GazeSpec:
-    """``spec`` of a mobile network with its widths rounded up, but for the narrow end of the readout."""
+    """``spec`` with every width of a mobile trunk rounded up to one that the engine is fast at."""
     trunk = spec.trunk
     if not isinstance(trunk, LiteSpec):
         return spec
-    stages = tuple(
-        replace(stage, maps=_up(stage.maps, HALF), expansions=tuple(_up(width, BLOCK) for width in stage.expansions))
-        for stage in trunk.stages
-    )
-    wide = replace(trunk, stem=_up(trunk.stem, BLOCK), first=_up(trunk.first, HALF), stages=stages)
-    first, *rest = spec.readout
-    return replace(spec, trunk=wide, readout=(_up(first, HALF), *rest) if rest else spec.readout)
+    stages = tuple(_stage(stage) for stage in trunk.stages)
+    return replace(spec, trunk=replace(trunk, stem=_up(trunk.stem, BLOCK), first=_between(trunk.first), stages=stages))
 
 
-def _up(width: int, multiple: int) -> int:
-    return -(-width // multiple) * multiple
+def _stage(stage: LiteStage) -> LiteStage:
+    return replace(stage, maps=_between(stage.maps), expansions=tuple(_up(width, BLOCK) for width in stage.expansions))
+
+
+def _between(width: int) -> int:
+    """Of the maps between two blocks."""
+    return _up(width, QUARTER if width > BLOCK else BLOCK)
+
+
+def _up(width: int, step: int) -> int:
+    return -(-width // step) * step
 
 
 def padded(model: GazeModel) -> GazeModel:
@@ -42,10 +48,11 @@ def padded(model: GazeModel) -> GazeModel:
     spec = padded_spec(model.spec)
     if spec == model.spec:
         return model
-    wide = GazeModel(spec).train(model.training)
-    narrow, state = model.state_dict(), wide.state_dict()
-    for name, tensor in state.items():
+    wide = GazeModel(spec)
+    narrow, tensors = model.network.state_dict(), wide.network.state_dict()
+    for name, tensor in tensors.items():
         tensor.fill_(1.0 if name.endswith("running_var") else 0.0)
         tensor[tuple(slice(length) for length in narrow[name].shape)] = narrow[name]
-    wide.load_state_dict(state)
-    return wide
+    wide.network.load_state_dict(tensors)
+    wide.tail = copy.deepcopy(model.tail)
+    return wide.train(model.training)
