@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The bundled models: LiteGaze from EfficientNet-lite in three sizes, and a tiny FastGaze. Reads top to bottom; every step
+# The bundled models: LiteGaze from EfficientNet-lite in four sizes. Reads top to bottom; every step
 # that was interrupted can be resumed: start the script again. Networks that are kept in checkpoints/ are taken from there and
 # not made again; to make one again, delete its file.
 #
@@ -65,7 +65,7 @@ fi
 
 # 6. The large model is the better teacher on eye tracking and screens (`experiments.teacher_ladder`): it labels everything,
 #    variants of the photographs too, and the three others are tuned by it for long.
-if [ ! -f checkpoints/fastgaze-tiny.safetensors ]; then
+if [ ! -f checkpoints/litegaze-tiny.safetensors ]; then
   for what in "" --eye-tracking --variants; do
     $workshop soft-targets $runs/large --config $configs/lite_large.toml $what
   done
@@ -89,23 +89,19 @@ if ! kept litegaze-small $runs/finish/small/best.safetensors; then
   keep $runs/finish/small/best.safetensors litegaze-small
 fi
 
-# 8. The tiny model is a FastGaze: of one millisecond, a mobile network predicts worse (docs/log.md). Pruned by the engine's
-#    milliseconds at 192x144, fastgaze-m keeps narrow layers where the image is large and wider ones behind them
-#    ($configs/lite_tiny.toml); these are the engine's blocks of 16 maps that it fills, and a wider last layer.
-if ! kept fastgaze-tiny $runs/finish/tiny/best.safetensors; then
-  narrow() {  # narrow START WIDTHS READOUT OUT
-    $workshop narrow --config $configs/lite_tiny.toml --start "$1" --widths "$2" --readout "$3" --out "$4"
-  }
-  narrow checkpoints/fastgaze-m.safetensors 16,16,16,16,32,48,64,96 30,16,2 $runs/narrow/tiny-64.safetensors
-  finish lite_tiny $runs/narrow/tiny-64.safetensors tiny-64 2500 0.6
-  narrow $runs/finish/tiny-64/best.safetensors 16,16,16,16,32,48,48,96 16,16,2 $runs/narrow/tiny.safetensors
-  finish lite_tiny $runs/narrow/tiny.safetensors tiny-first 16000 0.6
-  finish lite_tiny $runs/finish/tiny-first/best.safetensors tiny 16000 0.6
-  keep $runs/finish/tiny/best.safetensors fastgaze-tiny
+# 8. The tiny model: the small one at 192x128, reduced to widths that fill the engine's blocks of 16 maps and tuned for
+#    long. Pruning by milliseconds in such blocks (`workshop prune` with $configs/lite_tiny.toml) keeps two blocks in the
+#    first layer, where the image is large; tuned alike, one block there and wider layers behind it were better.
+if ! kept litegaze-tiny $runs/finish/tiny/best.safetensors; then
+  $workshop narrow --config $configs/lite_tiny.toml --start $runs/finish/small/best.safetensors --readout 27,11,2 \
+    --widths 16,16,24,48,32,40,80,64,80,160,80,64,96,224,112,112,160,192,80,80,80,96,112 \
+    --out $runs/narrow/tiny.safetensors
+  finish lite_tiny $runs/narrow/tiny.safetensors tiny 20000 0.6
+  keep $runs/finish/tiny/best.safetensors litegaze-tiny
 fi
 
 # 9. Calibration on what was kept out, on the loss grid; the cards have that of the files as they ship.
-$python -m experiments.lite_check checkpoints/{litegaze-large,litegaze-default,litegaze-small,fastgaze-tiny}.safetensors \
+$python -m experiments.lite_check checkpoints/litegaze-{large,default,small,tiny}.safetensors \
   --config $configs/lite0.toml --out $runs/lite_check.json
 
 # 10. Into the package, with the scores of the files as they ship, and the pages about them.
