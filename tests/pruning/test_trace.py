@@ -1,5 +1,7 @@
 """What a network may do besides layers: what pruning follows, what it leaves alone, and what it refuses by name."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,6 +10,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, compact, masked
+from fastgaze.pruning.rules import RULES
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -148,3 +151,64 @@ def test_layers_that_share_one_slope_are_pruned_apart() -> None:
     compact(graph)
     assert (net.first.out_channels, net.middle.out_channels) == (4, 4)
     torch.testing.assert_close(net(X), expected)
+
+
+def changes(hook: Callable[..., object], *, before: bool = False) -> Net:
+    """A network with a hook of its own at its last layer: behind it, or in front of it."""
+
+    class Hooked(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.middle = nn.Conv2d(6, 6, 1)
+            self.seen: Tensor | None = None
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+            y = self.last(self.middle(self.first(x)))
+            seen, self.seen = self.seen, None
+            return y, seen
+
+    net = Hooked()
+    place = net.middle.register_forward_pre_hook if before else net.middle.register_forward_hook
+    place(hook)
+    return net
+
+
+def test_what_a_hook_does_is_followed_like_the_networks_own_code() -> None:
+    net = changes(lambda _module, args, output: output + args[0])  # a residual connection
+    graph = ChannelGraph.trace(net, X)
+    assert [str(found) for found in graph.maps if found.prunable] == [f"first[{k}]+middle[{k}]" for k in range(6)]
+    graph.mark_removed([0, 4])
+    with masked(graph):
+        expected, _ = net(X)
+    compact(graph)
+    torch.testing.assert_close(net(X)[0], expected)
+
+
+def test_maps_that_a_hook_changes_on_their_way_into_a_layer_stay() -> None:
+    graph = ChannelGraph.trace(changes(lambda _module, args: (args[0] + 1,), before=True), X)
+    assert [str(found) for found in graph.maps if found.prunable] == [f"middle[{k}]" for k in range(6)]
+    assert any("Conv2d middle reads what a hook has changed" in kept.reason for kept in graph.kept)
+
+
+def test_a_hook_that_only_looks_holds_no_maps_and_one_that_mixes_them_does() -> None:
+    looked: list[Tensor] = []
+    assert len(prunable(changes(lambda _module, _args, output: looked.append(output)))) == 12
+    net = changes(lambda _module, _args, output: setattr(net, "seen", output.mean(1)))
+    assert prunable(net) == [f"first[{k}]" for k in range(6)]
+
+
+def test_maps_that_must_be_tied_and_are_not_are_found_by_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Added(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.other, self.side = nn.Conv2d(3, 6, 1), nn.Conv2d(6, 2, 1)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            y = self.other(x)
+            return self.last(self.first(x) + y), self.side(y)
+
+    monkeypatch.setitem(RULES, "add", lambda call: call.put_channels(call.channels(call.args[0])))  # a wrong rule
+    assert len([found for found in ChannelGraph.trace(Added(), X, check=False).maps if found.prunable]) == 12
+    graph = ChannelGraph.trace(Added(), X)
+    assert not graph.prunable.any()
+    assert any("changes more than masking does" in kept.reason for kept in graph.kept)
