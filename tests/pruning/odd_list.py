@@ -14,6 +14,7 @@ from tests.pruning.odd_nets import (
     Branching,
     C2f,
     Compared,
+    Guarded,
     LinearGate,
     Mixed,
     Norm2d,
@@ -65,6 +66,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "control flow": (Branching, [IMAGE], 12),
     "split by a list": (Mixed, [IMAGE], 12),
     "compared sizes": (Compared, [IMAGE], 20),
+    "guarded residuals": (Guarded, [IMAGE], 20),
     "gated halves": (between(lambda s, x: F.glu(x, 1), last=lambda: nn.Conv2d(6, 4, 1)), [IMAGE], 6),
     "norm of another name": (
         between(lambda s, x: s.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2), norm=lambda: LN(12)), [IMAGE], 12,

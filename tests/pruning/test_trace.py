@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning import ChannelGraph, compact, masked
+from fastgaze.pruning import ChannelGraph, Pruner, Random, compact, masked
 from fastgaze.pruning.rules import RULES
+from tests.pruning.odd_nets import Guarded
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -212,3 +213,13 @@ def test_maps_that_must_be_tied_and_are_not_are_found_by_trial(monkeypatch: pyte
     graph = ChannelGraph.trace(Added(), X)
     assert not graph.prunable.any()
     assert any("changes more than masking does" in kept.reason for kept in graph.kept)
+
+
+def test_widths_that_a_network_found_different_never_become_equal() -> None:
+    net = Guarded()  # would add the image to the first layer's maps if there were three, and 8 maps to 8 of the 12
+    pruner = Pruner(ChannelGraph.trace(net, X), signal=Random())
+    pruner.prune(20)  # all that may go
+    with pytest.raises(PruningError, match="protected or at its least width"):
+        pruner.prune()
+    assert [layer.out_channels for layer in net.layers] == [4, 4, 9, 9]
+    assert net(X).shape == (2, 2, 8, 8)

@@ -13,11 +13,9 @@ from fastgaze.pruning import kinds, norms
 from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut, NarrowAttention
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
-from fastgaze.pruning.tracing import Call, Rule
+from fastgaze.pruning.tracing import NOTHING, Call, Rule
 from fastgaze.pruning.weights import is_computed
 from fastgaze.pruning.widths import Width, plain
-
-_NOTHING = torch.zeros(0, dtype=torch.int64)
 
 
 def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None:
@@ -42,7 +40,7 @@ def images_of(call: Call, x: Tensor, axis: int = 1, *ids: Tensor) -> Images:
         axes = [d for d, n in enumerate(x.shape) if n == call.tracer.batch and d != axis % x.dim()]
         if len(axes) != 1:
             reason = call.tracer.note(call.name, "reads what does not depend on the images")
-            call.tracer.ties.keep(torch.cat([_NOTHING, *ids]), reason)
+            call.tracer.ties.keep(torch.cat([NOTHING, *ids]), reason)
         return Images(axes[0]) if len(axes) == 1 else Images()
     if len(axes) != 1:
         return Images()
@@ -50,7 +48,7 @@ def images_of(call: Call, x: Tensor, axis: int = 1, *ids: Tensor) -> Images:
     rows = torch.bincount(values)
     if int(rows.min()) != int(rows.max()):  # edges of a graph, or images that were chosen by their values
         reason = call.tracer.note(call.name, "reads more of some images than of others")
-        call.tracer.ties.keep(torch.cat([_NOTHING, *ids]), reason)
+        call.tracer.ties.keep(torch.cat([NOTHING, *ids]), reason)
         return Images(axes[0])
     if len(values) == call.tracer.batch:
         return Images(axes[0])
@@ -82,7 +80,7 @@ def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int =
 
 def carries(call: Call, kind: type[Layer], ids: Tensor, axis: int = 1) -> None:
     """A layer whose outputs belong to the maps that it reads."""
-    call.layer(kind(call.path, call.target, _NOTHING, ids, axis=axis))
+    call.layer(kind(call.path, call.target, NOTHING, ids, axis=axis))
     call.put_channels(ids, axis, like=source(call))
 
 
@@ -121,7 +119,7 @@ def _plain_or_standardised(call: Call, ids: Tensor) -> type[Layer] | None:
     if "weight" not in call.target._parameters:
         return kinds.Convolution  # weight_norm, or kept by keep_computed
     try:
-        standardised = kinds.Standardised(call.path, call.target, ids, _NOTHING).needed(source(call), call.result)
+        standardised = kinds.Standardised(call.path, call.target, ids, NOTHING).needed(source(call), call.result)
     except Exception:
         return None
     return kinds.Standardised if standardised else kinds.Convolution
@@ -136,7 +134,7 @@ def linear(call: Call) -> None:
 
 def embedding(call: Call) -> None:
     """Vectors of words: features are maps."""
-    made = kinds.Embedding(call.path, call.target, _NOTHING, call.new_maps(call.target.embedding_dim), axis=-1)
+    made = kinds.Embedding(call.path, call.target, NOTHING, call.new_maps(call.target.embedding_dim), axis=-1)
     call.put_channels(call.layer(made).outputs, -1)
 
 
@@ -174,7 +172,7 @@ def layer_norm(call: Call) -> None:
     ids = call.channels(x, axis)
     images = images_of(call, x, axis, ids)
     call.layer(norms.LayerNorm(
-        call.path, call.target, _NOTHING, ids, axis=axis, images=images, centered=centered, whole=whole
+        call.path, call.target, NOTHING, ids, axis=axis, images=images, centered=centered, whole=whole
     ))  # fmt: skip
     call.put_channels(ids, axis, like=x)
 

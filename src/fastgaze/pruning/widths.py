@@ -24,6 +24,10 @@ class Readable(Protocol):
         """Two numbers were found equal: they must stay so."""
         ...
 
+    def differed(self, one: Width, other: int) -> None:
+        """Two numbers were found to differ: they must stay so."""
+        ...
+
 
 class Width(int):
     """A number of channels: that of ``ids``, or an attribute ``owner`` = (module name, attribute), times / divide."""
@@ -110,10 +114,10 @@ class Width(int):
         same = int.__eq__(self, other) is True
         if same and isinstance(other, Width):
             self.reader.compared(self, other)
-            return True
-        self.reader.counted(self, "__eq__")
-        if isinstance(other, Width):
-            other.reader.counted(other, "__eq__")
+        elif same or not isinstance(other, int):
+            self.reader.counted(self, "__eq__")
+        else:
+            self.reader.differed(self, other)
         return same
 
     def __ne__(self, other: object) -> bool:
