@@ -139,6 +139,19 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
                                         buffer_m=lambda: torch.rand(8, 8)), [IMAGE], 12),
     "sampled at offsets": (sequences.Offsets, [IMAGE], 12),
     "unpooled": (sequences.Unpooled, [IMAGE], 18),
+    "unpooled to a shape": (
+        between(lambda s, x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), (2, 2),
+                                            output_size=x.shape)), [IMAGE], 12,
+    ),
+    "patches": (
+        between(lambda s, x: (F.unfold(x, 3, padding=1).view(len(x), x.shape[1], 9, 8, 8) * s.buffer_k).sum(2),
+                buffer_k=lambda: torch.rand(9, 1, 1)), [IMAGE], 12,
+    ),
+    "patches and back": (
+        between(lambda s, x: F.fold(s.mix(F.unfold(x, 4, stride=4).mT).mT, x.shape[-2:], 4, stride=4),
+                mix=lambda: nn.Linear(192, 192)), [IMAGE], 24,
+    ),
+    "windows of a tensor": (between(lambda s, x: x.unfold(2, 4, 2).amax(-1)), [IMAGE], 12),
     "latents": (sequences.Latents, [(5, 7)], 10),
     "weight norm, old": (lambda: sequences.Temporal(sequences.old_weight_norm), [(3, 12)], 26),
     "weight norm, new": (lambda: sequences.Temporal(nn.utils.parametrizations.weight_norm), [(3, 12)], 26),
