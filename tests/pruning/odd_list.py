@@ -18,6 +18,8 @@ from tests.pruning.odd_nets import (
     LinearGate,
     Mixed,
     Norm2d,
+    OwnConvolution,
+    OwnLinear,
     SamePadding,
     Shuffle,
     Siamese,
@@ -110,6 +112,10 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "standardised": (between(lambda s, x: s.conv(x), conv=lambda: Standardised(12, 12, 3)), [IMAGE], 24),
     "standardised in groups": (
         between(lambda s, x: s.conv(x), conv=lambda: Standardised(12, 12, 3, groups=3)), [IMAGE], 8,
+    ),
+    "a convolution of one's own": (between(lambda s, x: s.own(x), own=lambda: OwnConvolution(12, 12, 3)), [IMAGE], 24),
+    "a linear layer of one's own": (
+        between(lambda s, x: s.own(x.movedim(1, -1)).movedim(-1, 1), own=lambda: OwnLinear(12, 12)), [IMAGE], 24,
     ),
     "same padding": (between(lambda s, x: s.conv(x), conv=lambda: SamePadding(12, 12, 2)), [IMAGE], 24),
     "blurred": (

@@ -302,6 +302,34 @@ class Standardised(nn.Conv2d):
         return F.conv2d(x, self.gain * (self.weight - mean) / std, self.bias, 1, 1, 1, self.groups)
 
 
+class OwnConvolution(nn.Module):
+    """Scales its weight as it runs (equalised learning rates), and writes its width down."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int) -> None:
+        super().__init__()
+        self.out_channels, self.scale = outputs, 1 / (inputs * kernel**2) ** 0.5
+        self.kernel, self.shift = (
+            nn.Parameter(torch.randn(outputs, inputs, kernel, kernel)),
+            nn.Parameter(torch.rand(outputs)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.conv2d(x, self.kernel * self.scale, self.shift, padding=self.kernel.shape[-1] // 2)
+        return y.reshape(len(x), self.out_channels, *x.shape[2:])
+
+
+class OwnLinear(nn.Module):
+    """x W + b for the channels of an image; W has its inputs first."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.w, self.b = nn.Parameter(torch.randn(inputs, outputs) / inputs**0.5), nn.Parameter(torch.rand(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x @ self.w + self.b
+        return out
+
+
 class SamePadding(nn.Conv2d):
     """Pads by itself, as networks that came from TensorFlow do."""
 

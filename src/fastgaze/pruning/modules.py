@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import kinds, norms
 from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut, NarrowAttention
+from fastgaze.pruning.handmade import Handmade, Weight, weight_of
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
 from fastgaze.pruning.tracing import NOTHING, Call, Rule
@@ -23,8 +25,11 @@ def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None
     for cls in type(module).__mro__:
         if cls in RULES:
             return partial(follow, RULES[cls])
-    if len(args) == 1 and isinstance(args[0], Tensor) and norms.handmade(module, args[0]):
-        return partial(follow, layer_norm)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        if norms.handmade(module, args[0]):
+            return partial(follow, layer_norm)
+        if (weight := weight_of(module, args[0])) is not None:
+            return partial(follow, partial(handmade, weight))
     return None
 
 
@@ -70,7 +75,7 @@ def keep_computed(call: Call, *ids: Tensor) -> None:
         call.keep(torch.cat(ids), "computes its weight (spectral_norm and such); make it a plain parameter first")
 
 
-def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int = 1) -> None:
+def makes(call: Call, kind: Callable[..., Layer], inputs: Tensor, width: int, axis: int = 1) -> None:
     """A layer that reads maps and makes new ones."""
     x = source(call)
     outputs = call.new_maps(width)
@@ -130,6 +135,13 @@ def linear(call: Call) -> None:
     ids = call.channels(source(call), -1)
     makes(call, kinds.Linear, ids, call.target.out_features, -1)
     keep_computed(call, ids, call.channels(call.result, -1))
+
+
+def handmade(weight: Weight, call: Call) -> None:
+    """A layer of somebody's own class."""
+    ids = call.channels(source(call), weight.axis)
+    width = call.target.get_parameter(weight.name).shape[weight.rows]
+    makes(call, partial(Handmade, weight=weight), ids, width, weight.axis)
 
 
 def embedding(call: Call) -> None:
