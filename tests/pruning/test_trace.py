@@ -223,3 +223,29 @@ def test_widths_that_a_network_found_different_never_become_equal() -> None:
         pruner.prune()
     assert [layer.out_channels for layer in net.layers] == [4, 4, 9, 9]
     assert net(X).shape == (2, 2, 8, 8)
+
+
+def test_sizes_that_einops_computes_follow_the_maps() -> None:
+    einops = pytest.importorskip("einops", reason="einops is not installed; `make test` installs it")
+
+    class Tokens(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.wide = nn.LayerNorm(6), nn.Linear(6, 10)
+            self.last = nn.Conv2d(10, 4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = einops.rearrange(self.first(x), "b c h w -> b (h w) c")
+            y = einops.rearrange(self.wide(self.norm(y)), "b (h w) c -> b c h w", h=x.shape[2])
+            out: Tensor = einops.reduce(self.last(y), "b c h w -> b c", "mean")
+            return out
+
+    net = Tokens()
+    net(X)  # einops remembers sizes that it has met
+    graph = ChannelGraph.trace(net, X)
+    assert sum(found.prunable for found in graph.maps) == 16
+    graph.mark_removed([1, 4, 8, 15])
+    with masked(graph):
+        expected = net(X)
+    compact(graph)
+    torch.testing.assert_close(net(X), expected)

@@ -8,6 +8,7 @@ while a network is traced, the first two are of the class :class:`Width`, and ar
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -105,6 +106,8 @@ class Width(int):
         return int.__int__(self) != 0  # no layer is ever emptied
 
     def __hash__(self) -> int:
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("einops."):
+            raise TypeError("a width has no hash")  # einops then computes the sizes, as it does for symbols
         self.reader.counted(self, "__hash__")
         return int.__hash__(self)
 
