@@ -165,6 +165,27 @@ def crop_check(name: str) -> str:
     return f"\n\n{table(['two people in one picture', 'pairs', 'window', 'attention'], rows)}"
 
 
+def preferences(listed: Sequence[BundledModel]) -> str:
+    """Which contrasts of the audit a window decides: those whose interval leaves out one half."""
+    told = []
+    for model in listed:
+        path = RESULTS / f"crop_audit-{model.name}.json"
+        findings = json.loads(path.read_text())["findings"] if path.is_file() else []
+        found = [
+            f"{one['contrast']} {_with_interval(one['window'], one['window_interval'], 2)}"
+            for one in findings
+            if not one["window_interval"][0] <= 0.5 <= one["window_interval"][1]
+        ]
+        if findings:
+            told.append(f"  - `{model.name}`: {'; '.join(found) if found else 'none'}.")
+    about = (
+        "- **A crop may prefer one person to another.** Of two people who differ in one thing only, the window should "
+        "take each in half of the pairs. It does not in these contrasts, by the 95% intervals of the tables above; a "
+        "share above one half prefers what is named first, and one below it what is named second:"
+    )
+    return "\n".join([about, *told])
+
+
 def _with_interval(value: float, interval: Sequence[float], digits: int) -> str:
     return f"{value:.{digits}f} [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
 
@@ -199,6 +220,7 @@ def with_models(text: str) -> str:
         "scores": scores(listed),
         "screens": screens(listed),
         "temperatures": temperatures(listed),
+        "preferences": preferences(listed),
         "cards": "\n\n".join(card(model) for model in listed),
     }
     for mark, content in parts.items():

@@ -7,8 +7,11 @@ import pytest
 
 from experiments import (
     border,
+    calibration,
     cluster_speed,
     crops,
+    hostile_files,
+    install_size,
     leave_out,
     pruning_gain,
     server_docs,
@@ -22,6 +25,9 @@ from experiments.pages import filled, table
 
 # (page, mark) -> result file, and what makes the part of it
 PARTS: dict[tuple[str, str], tuple[str, Callable[[Any], str]]] = {
+    ("calibrate", "screens"): ("calibration", calibration.shown),
+    ("runtime", "hostile"): ("hostile_files", hostile_files.shown),
+    ("runtime", "size"): ("install_size", install_size.shown),
     ("batch", "nodes"): ("cluster_speed", cluster_speed.sentence),
     ("crops", "crops"): ("crops", lambda record: crops.tables(record["rows"])),
     ("deploy", "kills"): ("kills", server_docs.kills_part),
