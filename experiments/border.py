@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from experiments import common, scoring
 from experiments.common import DOCS, RESULTS, Record
-from experiments.readme import filled, markdown
+from experiments.pages import fill, table
 from fastgaze.core.center_bias import FADE, CenterBias, fade_border
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.data import formats
@@ -109,14 +109,14 @@ def shown(record: Record) -> str:
     parts = [
         "A white page with a logo 36 pixels below its top: the largest density of the top row, as a share of the map's "
         "maximum (`python -m experiments.border`).",
-        "\n".join(markdown(["model", *pages], maps)),
+        table(["model", *pages], maps),
         "Where people look: density of the recorded fixations in the outermost hundredth of the pictures, relative to "
         "an even spread.",
-        "\n".join(markdown(["set", *SIDES], looked)),
+        table(["set", *SIDES], looked),
         f"The centre bias of the bundled models drops by {FADE:.0f} nats at the border. Other drops, with the default "
         "model: the top row, and nats per fixation gained over no drop. Scores with a set's own centre bias do not "
         "depend on it.",
-        "\n".join(markdown(["drop", *pages, *SCORED], tried)),
+        table(["drop", *pages, *SCORED], tried),
     ]
     return "\n\n".join(parts)
 
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record["fixations"] = {name: at_the_border(formats.load("npz", options.data / name)) for name in SETS}
     common.write_record(options.out, record)
     models_page = DOCS / "models.md"
-    models_page.write_text(filled(models_page.read_text(), "border", shown(record)))
+    fill(models_page, "border", shown(record))
 
 
 if __name__ == "__main__":

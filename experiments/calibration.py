@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments import common, scoring
-from experiments.common import RESULTS, Record
+from experiments.common import DOCS, RESULTS, Record
+from experiments.pages import fill, table
 from experiments.starts import model_file
 from fastgaze.data import formats
 from fastgaze.data.fixations import FixationSet, held_out
@@ -24,6 +25,12 @@ from fastgaze.evaluation.models import open_model
 from fastgaze.runtime.zoo import default_name
 
 METRICS = ("auc", "nss", "log_likelihood_bits", "information_gain")
+PARTS = {
+    "temperature": "temperature",
+    "blur": "blur, pixels",
+    "center_bias": "centre bias",
+    "center_bias_weight": "its weight",
+}
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -45,6 +52,37 @@ def measure(model: str, data: FixationSet, name: str, images: int, others: Fixat
         path = Path(folder) / "calibrated.onnx"
         found.write(path)
         return found.to_json() | {"held_out": score(path, others)}
+
+
+def shown(record: Record) -> str:
+    """The part of the page: scores before and after, what was adopted, and what the folds had promised."""
+    first = {part["name"]: part["before"] for part in record["rows"][0]["parts"]}
+    head = ["calibrated on", "AUC", "NSS", "bits over uniform", "bits over the set's centre bias", *PARTS.values()]
+    rows = [["nothing", *_scores(record["before"]), *(_part(first[name]) for name in PARTS)]]
+    for row in record["rows"]:
+        used = {part["name"]: part["after" if part["adopted"] else "before"] for part in row["parts"]}
+        rows.append([f"{row['images']} images", *_scores(row["held_out"]), *(_part(used[name]) for name in PARTS)])
+    gains = [
+        f"{row['held_out']['log_likelihood_bits'] - record['before']['log_likelihood_bits']:+.2f} after "
+        f"{row['images']} images, where the folds had promised {row['after'] - row['before']:+.2f} "
+        f"± {row['error']:.2f}"
+        for row in record["rows"]
+    ]
+    settings, machine = record["settings"], record["machine"]
+    how = (
+        f"Scored on {settings['held_out']} other images of {settings['set']} (`{record['command']}`; "
+        f"{machine['processor']}, {machine['cores']} cores, onnxruntime, {settings['threads']} thread, the model's own "
+        "working size; `tuebingen` protocol, each model with its own centre bias)."
+    )
+    return f"{table(head, rows)}\n\n{how} Bits per fixation gained on them: {'; '.join(gains)}."
+
+
+def _scores(means: dict[str, float]) -> list[str]:
+    return [f"{means[metric]:.{3 if metric == 'auc' else 2}f}" for metric in METRICS]
+
+
+def _part(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.2f}"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -76,7 +114,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parts = [f"{part['name']} {part['after']}" for part in rows[-1]["parts"] if part["adopted"]]
         print(f"{images} images: {scoring.shown(rows[-1]['held_out'])}; {', '.join(parts)}", flush=True)
     record = common.about(options, model=options.model, set=options.set, held_out=len(others), threads=1)
-    common.write_record(options.out, record | {"before": before, "rows": rows})
+    record |= {"before": before, "rows": rows}
+    common.write_record(options.out, record)
+    if options.out == RESULTS / "calibration.json":
+        fill(DOCS / "calibrate.md", "screens", shown(record))
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any
 
 from experiments.common import DOCS, EXAMPLES, RESULTS, about, make_parser, parse, write_record
+from experiments.pages import fill
 
 PAGE = DOCS / "batch.md"
-MARKS = ("<!-- nodes -->", "<!-- end of nodes -->")
 WARM = 2  # files of each worker
 
 
@@ -63,13 +63,6 @@ def _span(values: Sequence[float], digits: str = ".2f") -> str:
     return f"{min(values):{digits}} to {max(values):{digits}}"
 
 
-def fill(page: str, record: dict[str, Any]) -> str:
-    """The page with the sentence."""
-    first, last = MARKS
-    before, rest = page.split(first, 1)
-    return f"{before}{first}\n{sentence(record)}\n{last}{rest.split(last, 1)[1]}"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write."""
     parser = make_parser(__doc__, __file__, data=False, out=RESULTS / "cluster_speed.json", rounds=3)
@@ -90,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(json.dumps(record["rounds"][-1]), flush=True)
     write_record(options.out, record)
     if options.out == RESULTS / "cluster_speed.json":
-        PAGE.write_text(fill(PAGE.read_text(), record))
+        fill(PAGE, "nodes", sentence(record))
 
 
 if __name__ == "__main__":

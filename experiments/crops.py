@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from experiments.common import DOCS, RESULTS, about, make_parser, parse, read_record, write_record
 from experiments.heads import ABOVE, BELOW, BESIDE, FOLDER, LEAST, Photo, Values, read_photos
-from experiments.readme import filled
+from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
 from fastgaze.evaluation.audit import wilson
@@ -78,7 +78,7 @@ class Harm:
     face: bool
 
 
-def table(options: argparse.Namespace) -> None:
+def compare(options: argparse.Namespace) -> None:
     """Heads damaged and fixations kept of every cropper, with intervals."""
     photos = {name: read_photos(options.data, name, test=True) for name in ("osie", "salicon-val", "salicon-train")}
     # Heads are rare, so more of them come from pictures whose fixations do not count: every model learned from those.
@@ -105,7 +105,7 @@ def table(options: argparse.Namespace) -> None:
     rows.sort(key=lambda row: _place(row["cropper"], options.models))
     definition = {"above": ABOVE, "beside": BESIDE, "below": BELOW, "smallest_face": LEAST}
     write_record(RESULTS / "crops.json", about(options, head=definition) | {"pictures": counts, "rows": rows})
-    PAGE.write_text(filled(PAGE.read_text(), "crops", tables(rows)))
+    fill(PAGE, "crops", tables(rows))
 
 
 def _place(cropper: str, ours: Sequence[str]) -> int:
@@ -122,17 +122,14 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = {(row["cropper"], row["ratio"]): row for row in rows}
     ratios = [ratio for ratio in RATIOS if any(row["heads"] for row in rows if row["ratio"] == ratio)]
     croppers = list(dict.fromkeys(row["cropper"] for row in rows))
-    heading = f"| | {' | '.join(ratios)} |\n|---{'|---' * len(ratios)}|"
 
     def lines(value: Callable[[Mapping[str, Any]], str]) -> str:
-        return "\n".join(
-            f"| {cropper} | {' | '.join(value(cells[cropper, ratio]) for ratio in ratios)} |" for cropper in croppers
-        )
+        return table(["", *ratios], [[c, *(value(cells[c, ratio]) for ratio in ratios)] for c in croppers])
 
-    parts = [f"Heads damaged, in percent:\n\n{heading}\n{lines(lambda row: _percent(row['damaged'] / row['heads']))}"]
+    parts = [f"Heads damaged, in percent:\n\n{lines(lambda row: _percent(row['damaged'] / row['heads']))}"]
     for name, shown in KEPT.items():
         kept = lines(partial(_share, f"kept_{name}"))
-        parts.append(f"Fixations kept on {shown}, as a share of what the best window keeps:\n\n{heading}\n{kept}")
+        parts.append(f"Fixations kept on {shown}, as a share of what the best window keeps:\n\n{kept}")
     return "\n\n".join(parts)
 
 
@@ -284,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--heads", type=int, default=100, help="pictures of which only the head counts")
     parser.add_argument("--models", nargs="+", default=[models()[0].name], help="ours")
     parser.add_argument("--only", choices=("ours", "peers"), help="the others' rows stay as they are in results/")
-    table(parse(parser, arguments))
+    compare(parse(parser, arguments))
 
 
 if __name__ == "__main__":

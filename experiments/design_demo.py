@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from experiments.readme import filled
+from experiments.pages import fill, table
 from fastgaze.core.encoding import encode_png
 from fastgaze.core.files import write_whole
 from fastgaze.runtime.compare import Comparison, compare
@@ -94,20 +94,20 @@ def make(out: Path, model: str | None = None) -> Comparison:
     return comparison
 
 
-def table(comparison: Comparison) -> str:
+def shown(comparison: Comparison) -> str:
     """What the regions draw in both designs, for the documentation."""
-    lines = ["| region | design A | design B | change |", "|---|---|---|---|"]
+    rows = []
     for change in comparison.changes():
         first, second = (found.share for found in change.found if found is not None)
-        lines.append(f"| {change.name} | {first:.1%} | {second:.1%} | {100 * (second - first):+.1f} points |")
+        rows.append([change.name, f"{first:.1%}", f"{second:.1%}", f"{100 * (second - first):+.1f} points"])
     made = f"Made by `python -m experiments.design_demo` with the model `{comparison.gazes[0].model}`"
-    return "\n".join([*lines, "", f"{made} and its own centre bias; the script draws both pages."])
+    about = f"{made} and its own centre bias; the script draws both pages."
+    return f"{table(['region', 'design A', 'design B', 'change'], rows)}\n\n{about}"
 
 
 def main() -> None:
     """Write the pictures and the table of the documentation."""
-    guide = IMAGES.parent / "design.md"
-    write_whole(guide, filled(guide.read_text(), "table", table(make(IMAGES))).encode())
+    fill(IMAGES.parent / "design.md", "table", shown(make(IMAGES)))
 
 
 if __name__ == "__main__":

@@ -17,13 +17,16 @@ import sys
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from experiments.common import DOCS, write_record
+from experiments.pages import fill
 
 FORMATS = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP", "gif": "GIF", "bmp": "BMP", "tif": "TIFF", "ppm": "PPM"}
 FORMATS |= {"avif": "AVIF", "jp2": "JPEG2000", "ico": "ICO"}
@@ -218,17 +221,32 @@ def _predict(files: list[str], model: str | Path, megabytes: int) -> tuple[int, 
     return process.returncode, found, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
+def shown(report: Mapping[str, Any]) -> str:
+    """The part of the page."""
+    codes = " or ".join(str(code) for code in report["exit_codes"])
+    return (
+        f"Of {report['files']:,} such files, {report['answered']:,} were answered, {report['good_done']:,} of "
+        f"{report['good']:,} good pictures were predicted, {report['crashed']} crashed the process, and processes "
+        f"ended with exit code {codes}. They took {report['cpu_s']:.0f} s of CPU time and at most "
+        f"{report['peak_rss_mb']:,} MB."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="a bundled model or an .onnx file")
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="results/hostile_files.json; docs/runtime.md is written too")
     parser.add_argument("--megabytes", type=int, default=3000, help="limit of the address space")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kinds = make_files(Path(folder, "files"), arguments.count, arguments.seed)
         report = {"kinds": dict(kinds)} | run_predict(Path(folder, "files"), arguments.model, arguments.megabytes)
     print(json.dumps(report, indent=2))
+    if arguments.out is not None:
+        write_record(arguments.out, report)
+        fill(DOCS / "runtime.md", "hostile", shown(report))
     failed = report["crashed"] or report["answered"] < report["files"] or report["good_done"] < report["good"]
     sys.exit(1 if failed else 0)
 

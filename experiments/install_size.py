@@ -17,7 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import common
-from experiments.common import RESULTS, ROOT
+from experiments.common import DOCS, RESULTS, ROOT
+from experiments.pages import fill
+
+LISTED = 5.0  # million bytes that a package has at least to be named on the page
 
 
 def weigh(folder: Path) -> dict[str, Counter[str]]:
@@ -39,6 +42,16 @@ def environment(folder: Path) -> tuple[Path, Path]:
     """A new virtual environment: its Python and its site-packages."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     return folder / "bin" / "python", next(folder.glob("lib/python*/site-packages"))
+
+
+def shown(record: common.Record) -> str:
+    """The part of the page."""
+    largest = [f"{name} {size:.1f}" for name, size in record["largest"].items() if size >= LISTED]
+    return (
+        f"{record['mebibytes']:.0f} MB as `du -m` counts ({record['megabytes']:.1f} million bytes) without bytecode, "
+        f"and {record['megabytes_of_bytecode']:.0f} million bytes more of bytecode that pip compiles (Python "
+        f"{record.get('machine', record)['python']}). In millions of bytes: {', '.join(largest)}."
+    )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -68,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     print(json.dumps(result, indent=2))
     common.write_record(options.out, record | result)
+    if options.out == RESULTS / "install_size.json":
+        fill(DOCS / "runtime.md", "size", shown(record | result))
     raise SystemExit(result["mebibytes"] > options.limit)
 
 

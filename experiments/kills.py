@@ -34,6 +34,7 @@ import numpy as np
 from PIL import Image
 
 from experiments.load_test import photograph, tree
+from experiments.pages import table
 
 ROOT = Path(__file__).parents[1]
 KILLS = 25
@@ -232,10 +233,10 @@ def tested(program: str, what: str, checked: str, kills: int, *arguments: str) -
     return outcome(program, what, kills * done, checked if kills else f"{done} tests: {checked}", wrong, began)
 
 
-def table(outcomes: list[Outcome]) -> str:
+def shown(outcomes: list[Outcome]) -> str:
     """For the documents."""
-    rows = [f"| {row.what} | {row.kills} | {row.checked} | {row.wrong} |" for row in outcomes]
-    return "\n".join(["| program | kills | checked | lost or wrong |", "|---|---|---|---|", *rows])
+    rows = [[row.what, row.kills, row.checked, row.wrong] for row in outcomes]
+    return table(["program", "kills", "checked", "lost or wrong"], rows)
 
 
 def read(path: Path | None) -> dict[str, Outcome]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from experiments import common
 from experiments.common import CONFIGS, DOCS, RESULTS, Record
 from experiments.lite_check import check, trained_scale
-from experiments.readme import filled, markdown
+from experiments.pages import fill, table
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.training.config import Config, read_config
 from fastgaze.training.datasets import Workshop
@@ -69,7 +69,7 @@ def shown(record: Record) -> str:
 
     rows = {(row["left_out"], row["data"]): row for row in record["rows"]}
     unseen = [name for left_out, name in rows if left_out is not None]
-    table = [[name, *cells(rows[None, name]), *cells(rows[name, name])] for name in unseen]
+    scores = [[name, *cells(rows[None, name]), *cells(rows[name, name])] for name in unseen]
     header = ["set", "gain, seen", "temperature", "fitted gain", "gain, never seen", "temperature", "fitted gain"]
     about = (
         f"Unpruned networks on EfficientNet-lite0, {record['settings']['steps']} steps each from the pretrained trunk, "
@@ -77,7 +77,7 @@ def shown(record: Record) -> str:
         "that are kept out. Never seen: trained without the set and checked on all of it. Gains are bits per fixation "
         "over the set's centre bias; a fitted gain has the temperature before it."
     )
-    return "\n".join([*markdown(header, table), "", about])
+    return f"{table(header, scores)}\n\n{about}"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figures = ", ".join(f"{key} {row[key]:.3f}" for key in ("gain", "temperature", "fitted_gain"))
             print(f"without {left_out}, {row['data']}: {figures}", flush=True)
     page = DOCS / "models.md"
-    page.write_text(filled(page.read_text(), "leave-out", shown(record)))
+    fill(page, "leave-out", shown(record))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from experiments import common
 from experiments.common import DOCS, RESULTS, RUNS, Record
-from experiments.readme import filled
+from experiments.pages import fill, table
 from fastgaze.networks.backbones import find_backbone
 from fastgaze.pruning import ChannelGraph, Pruner, recalibrate
 
@@ -298,15 +298,20 @@ def _place(row: Record) -> tuple[float, int]:
     return -row["share"], ("unpruned", *METHODS).index(row["method"])
 
 
-def table(rows: list[Record]) -> str:
+def gains(rows: list[Record]) -> str:
     """Means and spreads over seeds, as Markdown."""
-    lines = ["| method | FLOPs | time | ms | ms unpruned | test accuracy | seeds |", "|---|---|---|---|---|---|---|"]
+    lines = []
     for (method, _), mean in means(rows).items():
         spread = f" ± {100 * mean['spread']:.1f}" if mean["seeds"] > 1 else ""
-        times = f"{100 * mean['time']:.0f} % | {mean['milliseconds']:.2f} | {mean['unpruned']:.2f}"
-        figures = f"{100 * mean['flops']:.0f} % | {times} | {100 * mean['test']:.1f}{spread} | {mean['seeds']:.0f}"
-        lines.append(f"| {method} | {figures} |")
-    return "\n".join(lines)
+        shares = (f"{100 * mean['flops']:.0f} %", f"{100 * mean['time']:.0f} %")
+        times = (f"{mean['milliseconds']:.2f}", f"{mean['unpruned']:.2f}")
+        lines.append([method, *shares, *times, f"{100 * mean['test']:.1f}{spread}", f"{mean['seeds']:.0f}"])
+    return table(["method", "FLOPs", "time", "ms", "ms unpruned", "test accuracy", "seeds"], lines)
+
+
+def shown(rows: list[Record]) -> str:
+    """The part of the page: the table, and what it says about time."""
+    return f"{gains(rows)}\n\n{words(rows)}"
 
 
 def words(rows: list[Record]) -> str:
@@ -358,10 +363,9 @@ def main(arguments: list[str] | None = None) -> None:
             record["rows"].append(row(options, data, seed, method, share))
             common.write_record(options.out, record)
             print(record["rows"][-1], flush=True)
-    print(table(record["rows"]))
+    print(gains(record["rows"]))
     if options.out == RESULTS / "pruning_gain.json" and not options.tiny:
-        text = f"{table(record['rows'])}\n\n{words(record['rows'])}"
-        PAGE.write_text(filled(PAGE.read_text(), "gain", text))
+        fill(PAGE, "gain", shown(record["rows"]))
 
 
 if __name__ == "__main__":

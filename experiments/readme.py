@@ -7,7 +7,6 @@ Scores come from the cards of the bundled files, times from results/speed.json, 
 
 import argparse
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from PIL import Image
 import fastgaze
 from experiments import common
 from experiments.common import DOCS, EXAMPLES, RESULTS, ROOT
+from experiments.pages import filled, table
 from experiments.reporting.speeds import Range, Speed, bundled_speeds
 from fastgaze.runtime.zoo import BundledModel, models
 
@@ -65,12 +65,6 @@ def shown_name(model: BundledModel) -> str:
     return f"**`{model.name}`** (default)" if model.default else f"`{model.name}`"
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(line) + " |" if line[0] != "---" else "|" + "|".join(line) + "|" for line in lines]
-
-
 def costs(listed: Sequence[BundledModel], timed: Mapping[str, Speed]) -> str:
     """Sizes come from the cards, times and ratios from the recorded runs of `experiments.speed`."""
     header = ["model", "parameters", "GFLOP at 640x480", "working size of 4:3", "file", "one core"]
@@ -91,7 +85,7 @@ def costs(listed: Sequence[BundledModel], timed: Mapping[str, Speed]) -> str:
         "in eager torch with a network input of 512x384, as the paper measured it. Ratios are formed within a run. "
         "[results.md](results.md) has other engines."
     )
-    return "\n".join([*markdown(header, rows), "", about])
+    return f"{table(header, rows)}\n\n{about}"
 
 
 def scores(listed: Sequence[BundledModel]) -> str:
@@ -121,7 +115,7 @@ def scores(listed: Sequence[BundledModel]) -> str:
         "uniform density, gain is over the centre bias. 200 of SALICON's 800 validation images also decided when "
         "training stopped; the column after gives the scores of the others alone."
     )
-    return "\n".join([*markdown(header, rows), "", about])
+    return f"{table(header, rows)}\n\n{about}"
 
 
 def _triple(facts: Mapping[str, Any], last: str = "log_likelihood_bits") -> str:
@@ -138,42 +132,62 @@ def screens(listed: Sequence[BundledModel]) -> str:
         found = model.scores["ueyes-held-out"]["categories"]
         rows.append([shown_name(model), *(_triple(found[kind], "information_gain") for kind in kinds)])
     about = "AUC / NSS / information gain on the kept-out images of UEyes, with their number in each category."
-    return "\n".join([*markdown(header, rows), "", about])
+    return f"{table(header, rows)}\n\n{about}"
 
 
 def temperatures(listed: Sequence[BundledModel]) -> str:
     """What would fit each set best."""
     rows = [[shown_name(model), *(f"{model.scores[name]['temperature']:.2f}" for name in SCORED)] for model in listed]
-    return "\n".join(markdown(["model", *SCORED.values()], rows))
+    return table(["model", *SCORED.values()], rows)
 
 
 def card(model: BundledModel) -> str:
     """Scores of one model on every public set, with 95% intervals over images."""
     sets = {name: facts for name, facts in model.scores.items() if "means" in facts}
     metrics = [metric for metric in CARD_METRICS if metric in next(iter(sets.values()))["means"]]
-    rows = [f"### {model.name}", f"{model.parameters:,} parameters, {model.gflop_640x480:.2f} GFLOP at 640x480.", ""]
-    rows += ["| set | images | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 2) + "|"]
-    for name, facts in sets.items():
-        cells = [
-            f"{facts['means'][m]:.3f} [{facts['intervals'][m][0]:.3f}, {facts['intervals'][m][1]:.3f}]" for m in metrics
-        ]
-        rows.append(f"| {name} | {facts['images']} | " + " | ".join(cells) + " |")
-    return "\n".join(rows + crop_check(model.name))
+    rows = [
+        [name, facts["images"], *(_with_interval(facts["means"][m], facts["intervals"][m], 3) for m in metrics)]
+        for name, facts in sets.items()
+    ]
+    about = f"### {model.name}\n{model.parameters:,} parameters, {model.gflop_640x480:.2f} GFLOP at 640x480."
+    return f"{about}\n\n{table(['set', 'images', *metrics], rows)}{crop_check(model.name)}"
 
 
-def crop_check(name: str) -> list[str]:
+def crop_check(name: str) -> str:
     """What the crop audit found for a model: shares of the first of two people, with 95% intervals."""
     path = RESULTS / f"crop_audit-{name}.json"
     if not path.is_file():
-        return []
-    rows = ["", "| two people in one picture | pairs | window | attention |", "|---|---|---|---|"]
-    for finding in json.loads(path.read_text())["findings"]:
-        shares = [
-            f"{finding[key]:.2f} [{finding[f'{key}_interval'][0]:.2f}, {finding[f'{key}_interval'][1]:.2f}]"
-            for key in ("window", "mass")
+        return ""
+    rows = [
+        [one["contrast"], one["pairs"], *(_with_interval(one[k], one[f"{k}_interval"], 2) for k in ("window", "mass"))]
+        for one in json.loads(path.read_text())["findings"]
+    ]
+    return f"\n\n{table(['two people in one picture', 'pairs', 'window', 'attention'], rows)}"
+
+
+def preferences(listed: Sequence[BundledModel]) -> str:
+    """Which contrasts of the audit a window decides: those whose interval leaves out one half."""
+    told = []
+    for model in listed:
+        path = RESULTS / f"crop_audit-{model.name}.json"
+        findings = json.loads(path.read_text())["findings"] if path.is_file() else []
+        found = [
+            f"{one['contrast']} {_with_interval(one['window'], one['window_interval'], 2)}"
+            for one in findings
+            if not one["window_interval"][0] <= 0.5 <= one["window_interval"][1]
         ]
-        rows.append(f"| {finding['contrast']} | {finding['pairs']} | " + " | ".join(shares) + " |")
-    return rows
+        if findings:
+            told.append(f"  - `{model.name}`: {'; '.join(found) if found else 'none'}.")
+    about = (
+        "- **A crop may prefer one person to another.** Of two people who differ in one thing only, the window should "
+        "take each in half of the pairs. It does not in these contrasts, by the 95% intervals of the tables above; a "
+        "share above one half prefers what is named first, and one below it what is named second:"
+    )
+    return "\n".join([about, *told])
+
+
+def _with_interval(value: float, interval: Sequence[float], digits: int) -> str:
+    return f"{value:.{digits}f} [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
 
 
 def strip() -> Image.Image:
@@ -192,15 +206,6 @@ def strip() -> Image.Image:
     return canvas
 
 
-def filled(text: str, mark: str, content: str) -> str:
-    """``text`` with ``content`` between ``<!-- mark: ... -->`` and ``<!-- /mark -->``."""
-    pattern = rf"(<!-- {mark}: [^>]*-->\n).*?(<!-- /{mark} -->)"
-    new, found = re.subn(pattern, lambda match: f"{match[1]}{content}\n{match[2]}", text, flags=re.S)
-    if found != 1:
-        raise SystemExit(f"the page has {found} places for {mark!r}, not one")
-    return new
-
-
 def with_figures(text: str) -> str:
     """README.md with the present figures."""
     times = {name: speed.cpu_ms for name, speed in recorded_speeds().items()}
@@ -215,6 +220,7 @@ def with_models(text: str) -> str:
         "scores": scores(listed),
         "screens": screens(listed),
         "temperatures": temperatures(listed),
+        "preferences": preferences(listed),
         "cards": "\n\n".join(card(model) for model in listed),
     }
     for mark, content in parts.items():

@@ -4,22 +4,19 @@ python -m experiments.server_docs    from results/soak.json, soak_fresh.json, is
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
-from experiments.common import DOCS, RESULTS
+from experiments.common import DOCS, RESULTS, Record, read_record
 from experiments.kills import Outcome
-from experiments.kills import table as kills_table
-from experiments.readme import filled
+from experiments.kills import shown as kills_table
+from experiments.pages import fill, table
 from experiments.soak import PROMISES, rows
 
 
 def soak_table(runs: dict[str, dict[str, Any]]) -> str:
     """One column for each way in which good clients connect."""
     columns = [dict(rows(facts)) for facts in runs.values()]
-    lines = [f"| measured | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
-    lines += [f"| {name} | {' | '.join(column[name] for column in columns)} |" for name in columns[0]]
-    return "\n".join(lines)
+    return table(["measured", *runs], [[name, *(column[name] for column in columns)] for name in columns[0]])
 
 
 def soak_words(runs: dict[str, dict[str, Any]]) -> str:
@@ -48,29 +45,23 @@ def isolation_words(facts: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
+def soak_part() -> str:
+    """The table of the soak test, how it was measured, and what separate processes cost."""
     ways = {"over one connection": "soak", "a connection for every picture": "soak_fresh"}
-    paths = {way: RESULTS / f"{name}.json" for way, name in ways.items()}
-    runs = {way: json.loads(path.read_text()) for way, path in paths.items() if path.is_file()}
+    found = {way: read_record(RESULTS / f"{name}.json") for way, name in ways.items()}
+    runs = {way: record for way, record in found.items() if record is not None}
     isolation = json.loads((RESULTS / "isolation.json").read_text())
-    parts = (soak_table(runs), soak_words(runs), isolation_words(isolation))
-    _fill(DOCS / "server.md", "soak", "\n\n".join(parts))
-    _fill(DOCS / "deploy.md", "kills", kills_part(RESULTS / "kills.json"))
+    return "\n\n".join((soak_table(runs), soak_words(runs), isolation_words(isolation)))
 
 
-def kills_part(path: Path) -> str:
+def kills_part(record: Record) -> str:
     """The table of kills with its conditions."""
-    if not path.is_file():
-        return "Not measured yet."
-    rows = [Outcome(**row) for row in json.loads(path.read_text())["programs"]]
+    rows = [Outcome(**row) for row in record["programs"]]
     loads = [row.load_average for row in rows]
     words = f"Measured with load averages of {min(loads):.0f} to {max(loads):.0f} on two cores."
     return f"{kills_table(rows)}\n\n{words}"
 
 
-def _fill(path: Path, mark: str, content: str) -> None:
-    path.write_text(filled(path.read_text(), mark, content))
-
-
 if __name__ == "__main__":
-    main()
+    fill(DOCS / "server.md", "soak", soak_part())
+    fill(DOCS / "deploy.md", "kills", kills_part(json.loads((RESULTS / "kills.json").read_text())))

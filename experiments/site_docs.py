@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from experiments.common import DOCS, RESULTS, read_record
+from experiments.pages import fill
 
 PAGE = DOCS / "site.md"
 
@@ -40,17 +41,9 @@ def speed(record: dict[str, Any]) -> str:
 PARTS = {"size": size, "speed": speed}
 
 
-def fill(page: str, record: dict[str, Any]) -> str:
-    """The page with its parts."""
-    for name, write in PARTS.items():
-        first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, rest = page.split(first, 1)
-        page = f"{before}{first}\n{write(record)}\n{last}{rest.split(last, 1)[1]}"
-    return page
-
-
 if __name__ == "__main__":
     measured = read_record(RESULTS / "site_speed.json")
     if measured is None:
         raise SystemExit("results/site_speed.json is not there; run python -m experiments.site_speed first")
-    PAGE.write_text(fill(PAGE.read_text(), measured))
+    for mark, write in PARTS.items():
+        fill(PAGE, mark, write(measured))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from experiments import common
 from experiments.common import CONFIGS, DOCS, RESULTS, Record
-from experiments.readme import filled, markdown
+from experiments.pages import fill, table
 from experiments.reporting.verdicts import bootstrapped
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.training.config import read_config
@@ -83,7 +83,7 @@ def shown(record: Record) -> str:
         "Bits per fixation over a uniform density of what each teacher gives as targets, with 95% intervals over the "
         "images, whose number is in brackets: validation images and those that are kept out of training."
     )
-    return "\n".join([*markdown(header, [[name, *found] for name, found in cells.items()]), "", about])
+    return f"{table(header, [[name, *found] for name, found in cells.items()])}\n\n{about}"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{name} on {data}: {estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}] bits", flush=True)
     common.write_record(options.out, record)
     page = DOCS / "models.md"
-    page.write_text(filled(page.read_text(), "ladder", shown(record)))
+    fill(page, "ladder", shown(record))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from PIL import Image
 
 from experiments import common, scoring
 from experiments.common import RESULTS, Record
-from experiments.readme import filled
+from experiments.pages import fill, table
 from experiments.timing import Timed, cpu, interleave, median, spread, timed
 from fastgaze.core.center_bias import CenterBias
 from fastgaze.core.errors import require
@@ -110,20 +110,21 @@ def times(unisal: UnisalStill, names: Sequence[str], folder: Path, rounds: int) 
     }
 
 
-def table(record: Record) -> str:
+def shown(record: Record) -> str:
     """Scores of all models on every set in Markdown, and the ratios of times below it."""
     names = list(record["scores"][SETS[0]])
-    lines = [f"| set | images | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+    scores = []
     for name, rows in record["scores"].items():
         cells = (" / ".join(f"{rows[model]['means'][metric]:.3f}" for metric in METRICS) for model in names)
-        lines.append(f"| {name} | {rows[names[0]]['images']} | {' | '.join(cells)} |")
+        scores.append([name, rows[names[0]]["images"], *cells])
     ratios = []
     for pair, row in record["ratios"].items():
         peer, ours = pair.split(" : ")
         ratios.append(
             f"{peer}, takes {row['median']} ({row['range'][0]} to {row['range'][1]}) times as long as `{ours}`"
         )
-    return "\n".join(lines) + f"\n\nAUC / NSS / information gain. CPU time, one thread: {'; '.join(ratios)}."
+    about = f"AUC / NSS / information gain. CPU time, one thread: {'; '.join(ratios)}."
+    return f"{table(['set', 'images', *names], scores)}\n\n{about}"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     measured = times(unisal, options.models, options.folder, options.rounds)
     record = common.about(options) | measured | {"scores": scores(models, options)}
     common.write_record(options.out, record)
-    PAGE.write_text(filled(PAGE.read_text(), "unisal", table(record)))
+    fill(PAGE, "unisal", shown(record))
 
 
 if __name__ == "__main__":

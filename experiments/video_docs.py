@@ -5,12 +5,12 @@
 Reads results/video_reframe.json, video_cuts.json, video_temporal.json and video_roi.json.
 """
 
-from pathlib import Path
 from typing import Any
 
-from experiments.common import RESULTS, ROOT, read_record
+from experiments.common import DOCS, RESULTS, read_record
+from experiments.pages import fill, table
 
-PAGE = ROOT / "docs" / "video.md"
+PAGE = DOCS / "video.md"
 METHODS = {
     "ours": "fastgaze, chosen on the others",
     "shipped": "fastgaze as it ships",
@@ -26,12 +26,6 @@ MAPS = {
     "unisal still": "UNISAL, still",
     "unisal video": "UNISAL, video mode",
 }
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def reframe(record: dict[str, Any]) -> str:
@@ -119,16 +113,8 @@ def roi(record: dict[str, Any]) -> str:
 PARTS = {"reframe": reframe, "roi": roi, "cuts": cuts, "temporal": temporal}
 
 
-def fill(page: str, results: Path) -> str:
-    """The page with every part that was measured."""
-    for name, write in PARTS.items():
-        record = read_record(results / f"video_{name}.json")
-        if record is not None:
-            first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-            before, rest = page.split(first, 1)
-            page = f"{before}{first}\n{write(record)}\n{last}{rest.split(last, 1)[1]}"
-    return page
-
-
 if __name__ == "__main__":
-    PAGE.write_text(fill(PAGE.read_text(), RESULTS))
+    for mark, write in PARTS.items():
+        measured = read_record(RESULTS / f"video_{mark}.json")
+        if measured is not None:
+            fill(PAGE, mark, write(measured))

@@ -21,12 +21,7 @@ def test_the_guide_gets_the_median_of_ratios_within_rounds() -> None:
         "machine": {"date": "2026-01-02", "cores": 2, "processor": "a processor", "load": 0.3},
         "rounds": [{"1": 10.0, "2": 19.0}, {"1": 5.0, "2": 9.0}, {"1": 8.0, "2": 16.0}],
     }
-    page = cluster_speed.fill("before\n<!-- nodes -->\nold\n<!-- end of nodes -->\nafter", record)
-    assert page.startswith("before\n<!-- nodes -->\nMeasured on 2026-01-02 on 2 cores (a processor) with")
-    assert "1 node worked on 8.0 pictures per second (5.0 to 10.0), and 2 nodes 1.90 times (1.80 to 2.00) as" in page
-    assert page.endswith("(`python -m experiments.cluster_speed`).\n<!-- end of nodes -->\nafter")
-
-
-def test_the_guide_has_its_marks() -> None:
-    text = cluster_speed.PAGE.read_text()
-    assert [text.count(mark) for mark in cluster_speed.MARKS] == [1, 1]
+    text = cluster_speed.sentence(record)
+    assert text.startswith("Measured on 2026-01-02 on 2 cores (a processor) with")
+    assert "1 node worked on 8.0 pictures per second (5.0 to 10.0), and 2 nodes 1.90 times (1.80 to 2.00) as" in text
+    assert text.endswith("(`python -m experiments.cluster_speed`).")

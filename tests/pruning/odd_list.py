@@ -14,9 +14,12 @@ from tests.pruning.odd_nets import (
     Branching,
     C2f,
     Compared,
+    Guarded,
     LinearGate,
     Mixed,
     Norm2d,
+    OwnConvolution,
+    OwnLinear,
     SamePadding,
     Shuffle,
     Siamese,
@@ -65,6 +68,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "control flow": (Branching, [IMAGE], 12),
     "split by a list": (Mixed, [IMAGE], 12),
     "compared sizes": (Compared, [IMAGE], 20),
+    "guarded residuals": (Guarded, [IMAGE], 20),
     "gated halves": (between(lambda s, x: F.glu(x, 1), last=lambda: nn.Conv2d(6, 4, 1)), [IMAGE], 6),
     "norm of another name": (
         between(lambda s, x: s.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2), norm=lambda: LN(12)), [IMAGE], 12,
@@ -109,6 +113,10 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "standardised in groups": (
         between(lambda s, x: s.conv(x), conv=lambda: Standardised(12, 12, 3, groups=3)), [IMAGE], 8,
     ),
+    "a convolution of one's own": (between(lambda s, x: s.own(x), own=lambda: OwnConvolution(12, 12, 3)), [IMAGE], 24),
+    "a linear layer of one's own": (
+        between(lambda s, x: s.own(x.movedim(1, -1)).movedim(-1, 1), own=lambda: OwnLinear(12, 12)), [IMAGE], 24,
+    ),
     "same padding": (between(lambda s, x: s.conv(x), conv=lambda: SamePadding(12, 12, 2)), [IMAGE], 24),
     "blurred": (
         between(lambda s, x: F.conv2d(x, s.buffer_k, padding=1, groups=s.channels),
@@ -137,6 +145,19 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
                                         buffer_m=lambda: torch.rand(8, 8)), [IMAGE], 12),
     "sampled at offsets": (sequences.Offsets, [IMAGE], 12),
     "unpooled": (sequences.Unpooled, [IMAGE], 18),
+    "unpooled to a shape": (
+        between(lambda s, x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), (2, 2),
+                                            output_size=x.shape)), [IMAGE], 12,
+    ),
+    "patches": (
+        between(lambda s, x: (F.unfold(x, 3, padding=1).view(len(x), x.shape[1], 9, 8, 8) * s.buffer_k).sum(2),
+                buffer_k=lambda: torch.rand(9, 1, 1)), [IMAGE], 12,
+    ),
+    "patches and back": (
+        between(lambda s, x: F.fold(s.mix(F.unfold(x, 4, stride=4).mT).mT, x.shape[-2:], 4, stride=4),
+                mix=lambda: nn.Linear(192, 192)), [IMAGE], 24,
+    ),
+    "windows of a tensor": (between(lambda s, x: x.unfold(2, 4, 2).amax(-1)), [IMAGE], 12),
     "latents": (sequences.Latents, [(5, 7)], 10),
     "weight norm, old": (lambda: sequences.Temporal(sequences.old_weight_norm), [(3, 12)], 26),
     "weight norm, new": (lambda: sequences.Temporal(nn.utils.parametrizations.weight_norm), [(3, 12)], 26),

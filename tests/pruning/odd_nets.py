@@ -202,6 +202,22 @@ class Compared(nn.Module):
         return out
 
 
+class Guarded(nn.Module):
+    """Adds what a layer read to what it made wherever the shapes allow it, and asks for that as it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in ((3, 8), (8, 8), (8, 12), (12, 12)))
+        self.last = nn.Conv2d(12, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            y = layer(x).relu()
+            x = x + y if x.shape == y.shape else y
+        out: Tensor = self.last(x)
+        return out
+
+
 class Branching(Net):
     """Python decides by the values and by the mode."""
 
@@ -284,6 +300,34 @@ class Standardised(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         mean, std = self.weight.mean((1, 2, 3), keepdim=True), self.weight.std((1, 2, 3), keepdim=True)
         return F.conv2d(x, self.gain * (self.weight - mean) / std, self.bias, 1, 1, 1, self.groups)
+
+
+class OwnConvolution(nn.Module):
+    """Scales its weight as it runs (equalised learning rates), and writes its width down."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int) -> None:
+        super().__init__()
+        self.out_channels, self.scale = outputs, 1 / (inputs * kernel**2) ** 0.5
+        self.kernel, self.shift = (
+            nn.Parameter(torch.randn(outputs, inputs, kernel, kernel)),
+            nn.Parameter(torch.rand(outputs)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.conv2d(x, self.kernel * self.scale, self.shift, padding=self.kernel.shape[-1] // 2)
+        return y.reshape(len(x), self.out_channels, *x.shape[2:])
+
+
+class OwnLinear(nn.Module):
+    """x W + b for the channels of an image; W has its inputs first."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.w, self.b = nn.Parameter(torch.randn(inputs, outputs) / inputs**0.5), nn.Parameter(torch.rand(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x @ self.w + self.b
+        return out
 
 
 class SamePadding(nn.Conv2d):

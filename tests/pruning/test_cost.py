@@ -5,6 +5,7 @@ import torch
 
 from fastgaze.pruning import ChannelGraph, Flops, Memory, Parameters, compact
 from tests.pruning.nets import NETS, make
+from tests.pruning.odd_nets import OwnConvolution, OwnLinear
 
 
 def whole_then_compacted(net: torch.nn.Module, x: torch.Tensor) -> Iterator[ChannelGraph]:
@@ -20,6 +21,16 @@ def test_lenet_flops_by_hand() -> None:
     net, x = make("lenet")
     conv1, conv2 = 24 * 24 * 20 * (2 * 25 + 1), 8 * 8 * 50 * (2 * 20 * 25 + 1)
     assert Flops().total(ChannelGraph.trace(net, x)) == conv1 + conv2 + 500 * (1600 + 1) + 10 * (1000 + 1)
+
+
+def test_layers_of_classes_of_ones_own_cost_what_those_of_torch_cost() -> None:
+    own = torch.nn.Sequential(OwnConvolution(3, 8, 3), OwnConvolution(8, 6, 1), torch.nn.Flatten(), OwnLinear(96, 5))
+    torchs = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 6, 1), torch.nn.Flatten(), torch.nn.Linear(96, 5)
+    )
+    x = torch.randn(2, 3, 4, 4)
+    for cost in (Flops, Parameters):
+        assert cost().total(ChannelGraph.trace(own, x)) == cost().total(ChannelGraph.trace(torchs, x))
 
 
 def test_vgg11_convolutions_cost_what_the_paper_fixes() -> None:

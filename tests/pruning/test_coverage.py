@@ -152,6 +152,20 @@ def test_a_module_that_does_more_than_its_class_is_found_by_trial() -> None:
     assert any("changes more than masking" in str(kept) for kept in graph.kept)
 
 
+def test_a_class_that_only_looks_like_a_linear_layer_is_not_taken_for_one() -> None:
+    class Cosine(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(6, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.linear(x, nn.functional.normalize(self.weight))  # over all its inputs
+
+    graph = ChannelGraph.trace(nn.Sequential(nn.Linear(3, 8), Cosine(), nn.Linear(6, 2)), torch.randn(2, 3))
+    assert not graph.prunable.any()
+    assert not any("trial" in kept.where for kept in graph.kept)
+
+
 def test_a_network_on_a_table_has_no_signals_of_single_images_and_keeps_its_maps() -> None:
     net, inputs = make_odd("a table of coordinates")
     graph = ChannelGraph.trace(net, inputs)

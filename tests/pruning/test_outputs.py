@@ -1,5 +1,6 @@
 """Whatever a network hands out keeps its channels, in whatever it is wrapped; what cannot be seen is refused."""
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ def test_a_reason_found_by_trial_is_short_where_a_map_ties_many_channels() -> No
 
     graph = ChannelGraph.trace(Residual(), torch.randn(2, 3))
     assert not graph.prunable.any()
-    assert "removing first[7] with 5 tied to it changes more than masking does" in str(graph.kept[0])
+    assert re.search(r"removing first\[\d\] with 5 tied to it changes more than masking does", str(graph.kept[0]))
 
 
 def test_a_state_that_a_recurrent_layer_starts_from_stays() -> None:

@@ -1,5 +1,7 @@
 """What a network may do besides layers: what pruning follows, what it leaves alone, and what it refuses by name."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning import ChannelGraph, compact, masked
+from fastgaze.pruning import ChannelGraph, Pruner, Random, compact, masked
+from fastgaze.pruning.rules import RULES
+from tests.pruning.odd_nets import Guarded
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -147,4 +151,101 @@ def test_layers_that_share_one_slope_are_pruned_apart() -> None:
         expected = net(X)
     compact(graph)
     assert (net.first.out_channels, net.middle.out_channels) == (4, 4)
+    torch.testing.assert_close(net(X), expected)
+
+
+def changes(hook: Callable[..., object], *, before: bool = False) -> Net:
+    """A network with a hook of its own at its last layer: behind it, or in front of it."""
+
+    class Hooked(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.middle = nn.Conv2d(6, 6, 1)
+            self.seen: Tensor | None = None
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+            y = self.last(self.middle(self.first(x)))
+            seen, self.seen = self.seen, None
+            return y, seen
+
+    net = Hooked()
+    place = net.middle.register_forward_pre_hook if before else net.middle.register_forward_hook
+    place(hook)
+    return net
+
+
+def test_what_a_hook_does_is_followed_like_the_networks_own_code() -> None:
+    net = changes(lambda _module, args, output: output + args[0])  # a residual connection
+    graph = ChannelGraph.trace(net, X)
+    assert [str(found) for found in graph.maps if found.prunable] == [f"first[{k}]+middle[{k}]" for k in range(6)]
+    graph.mark_removed([0, 4])
+    with masked(graph):
+        expected, _ = net(X)
+    compact(graph)
+    torch.testing.assert_close(net(X)[0], expected)
+
+
+def test_maps_that_a_hook_changes_on_their_way_into_a_layer_stay() -> None:
+    graph = ChannelGraph.trace(changes(lambda _module, args: (args[0] + 1,), before=True), X)
+    assert [str(found) for found in graph.maps if found.prunable] == [f"middle[{k}]" for k in range(6)]
+    assert any("Conv2d middle reads what a hook has changed" in kept.reason for kept in graph.kept)
+
+
+def test_a_hook_that_only_looks_holds_no_maps_and_one_that_mixes_them_does() -> None:
+    looked: list[Tensor] = []
+    assert len(prunable(changes(lambda _module, _args, output: looked.append(output)))) == 12
+    net = changes(lambda _module, _args, output: setattr(net, "seen", output.mean(1)))
+    assert prunable(net) == [f"first[{k}]" for k in range(6)]
+
+
+def test_maps_that_must_be_tied_and_are_not_are_found_by_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Added(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.other, self.side = nn.Conv2d(3, 6, 1), nn.Conv2d(6, 2, 1)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            y = self.other(x)
+            return self.last(self.first(x) + y), self.side(y)
+
+    monkeypatch.setitem(RULES, "add", lambda call: call.put_channels(call.channels(call.args[0])))  # a wrong rule
+    assert len([found for found in ChannelGraph.trace(Added(), X, check=False).maps if found.prunable]) == 12
+    graph = ChannelGraph.trace(Added(), X)
+    assert not graph.prunable.any()
+    assert any("changes more than masking does" in kept.reason for kept in graph.kept)
+
+
+def test_widths_that_a_network_found_different_never_become_equal() -> None:
+    net = Guarded()  # would add the image to the first layer's maps if there were three, and 8 maps to 8 of the 12
+    pruner = Pruner(ChannelGraph.trace(net, X), signal=Random())
+    pruner.prune(20)  # all that may go
+    with pytest.raises(PruningError, match="protected or at its least width"):
+        pruner.prune()
+    assert [layer.out_channels for layer in net.layers] == [4, 4, 9, 9]
+    assert net(X).shape == (2, 2, 8, 8)
+
+
+def test_sizes_that_einops_computes_follow_the_maps() -> None:
+    einops = pytest.importorskip("einops", reason="einops is not installed; `make test` installs it")
+
+    class Tokens(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.wide = nn.LayerNorm(6), nn.Linear(6, 10)
+            self.last = nn.Conv2d(10, 4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = einops.rearrange(self.first(x), "b c h w -> b (h w) c")
+            y = einops.rearrange(self.wide(self.norm(y)), "b (h w) c -> b c h w", h=x.shape[2])
+            out: Tensor = einops.reduce(self.last(y), "b c h w -> b c", "mean")
+            return out
+
+    net = Tokens()
+    net(X)  # einops remembers sizes that it has met
+    graph = ChannelGraph.trace(net, X)
+    assert sum(found.prunable for found in graph.maps) == 16
+    graph.mark_removed([1, 4, 8, 15])
+    with masked(graph):
+        expected = net(X)
+    compact(graph)
     torch.testing.assert_close(net(X), expected)

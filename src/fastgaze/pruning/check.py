@@ -55,15 +55,22 @@ def _found_wrong(graph: ChannelGraph, chosen: list[int], inputs: Any) -> list[in
 
 
 def _one_of_each(graph: ChannelGraph) -> list[int]:
-    """One removable map of every sort, never the first: what is wrong about positions shows with later ones."""
+    """One removable map of every sort, at a place of its own: equal places would hide that two maps are not tied.
+
+    Never the first if there are others: what is wrong about positions shows with later ones.
+    """
     alive, chosen, seen = graph.alive.clone(), list[int](), set[int]()
-    for index in torch.nonzero(graph.candidates()).flatten().flip(0).tolist():
-        sort = int(graph.incidence.sort_of[index])
+    free = torch.nonzero(graph.candidates()).flatten()
+    sorts = graph.incidence.sort_of[free].tolist()
+    firsts = dict(zip(sorts[::-1], free.tolist()[::-1], strict=True))
+    mixed = torch.randperm(len(free), generator=torch.Generator().manual_seed(0)).tolist()
+    for at in sorted(mixed, key=lambda at: firsts[sorts[at]] == int(free[at])):
+        index, sort = int(free[at]), sorts[at]
         if sort not in seen and graph.removable(index, alive):
             seen.add(sort)
             alive[index] = False
             chosen.append(index)
-    return chosen[::-1]
+    return sorted(chosen)
 
 
 def _few_images(graph: ChannelGraph, example: Example) -> Any:

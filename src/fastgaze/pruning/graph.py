@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
+from fastgaze.pruning.kinds import Least
 from fastgaze.pruning.layers import Layer, Position
 from fastgaze.pruning.places import Kept
 from fastgaze.pruning.trace import Example, Map, evaluation_mode, split_inputs, trace_network
@@ -81,7 +82,7 @@ class ChannelGraph:
         self.prunable = torch.tensor([m.prunable for m in self.maps], dtype=torch.bool)
         self.incidence = _incidence(self.layers, len(self.maps))
         self._stay = _stay(self.layers, len(self.maps))
-        self.floors: dict[str, int] = {}
+        self.floors = {layer.name: layer.least for layer in self.layers if isinstance(layer, Least)}
         self.version = 0  # changes with the list of layers
 
     @staticmethod

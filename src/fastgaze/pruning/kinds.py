@@ -297,3 +297,20 @@ class Number(Layer):
         numbers = getattr(self.module, key)
         chosen = int(place.rstrip("]"))
         setattr(self.module, key, type(numbers)(len(keep_out) if k == chosen else n for k, n in enumerate(numbers)))
+
+
+@dataclass(eq=False)
+class Least(Layer):
+    """Maps of which so many must stay that a comparison in the network's code has the same result."""
+
+    least: int = 1
+
+    kind = "comparison"
+    must_stay = True
+
+    def weights(self) -> tuple[int, int]:
+        """No parameter."""
+        return 0, 0
+
+    def slice(self, cut: Slicer, keep_out: Tensor, keep_in: Tensor) -> None:
+        """Nothing is stored."""

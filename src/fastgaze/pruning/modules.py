@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,13 +12,12 @@ from torch import Tensor, nn
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import kinds, norms
 from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut, NarrowAttention
+from fastgaze.pruning.handmade import Handmade, Weight, weight_of
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
-from fastgaze.pruning.tracing import Call, Rule
+from fastgaze.pruning.tracing import NOTHING, Call, Rule
 from fastgaze.pruning.weights import is_computed
 from fastgaze.pruning.widths import Width, plain
-
-_NOTHING = torch.zeros(0, dtype=torch.int64)
 
 
 def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None:
@@ -25,8 +25,11 @@ def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None
     for cls in type(module).__mro__:
         if cls in RULES:
             return partial(follow, RULES[cls])
-    if len(args) == 1 and isinstance(args[0], Tensor) and norms.handmade(module, args[0]):
-        return partial(follow, layer_norm)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        if norms.handmade(module, args[0]):
+            return partial(follow, layer_norm)
+        if (weight := weight_of(module, args[0])) is not None:
+            return partial(follow, partial(handmade, weight))
     return None
 
 
@@ -42,7 +45,7 @@ def images_of(call: Call, x: Tensor, axis: int = 1, *ids: Tensor) -> Images:
         axes = [d for d, n in enumerate(x.shape) if n == call.tracer.batch and d != axis % x.dim()]
         if len(axes) != 1:
             reason = call.tracer.note(call.name, "reads what does not depend on the images")
-            call.tracer.ties.keep(torch.cat([_NOTHING, *ids]), reason)
+            call.tracer.ties.keep(torch.cat([NOTHING, *ids]), reason)
         return Images(axes[0]) if len(axes) == 1 else Images()
     if len(axes) != 1:
         return Images()
@@ -50,7 +53,7 @@ def images_of(call: Call, x: Tensor, axis: int = 1, *ids: Tensor) -> Images:
     rows = torch.bincount(values)
     if int(rows.min()) != int(rows.max()):  # edges of a graph, or images that were chosen by their values
         reason = call.tracer.note(call.name, "reads more of some images than of others")
-        call.tracer.ties.keep(torch.cat([_NOTHING, *ids]), reason)
+        call.tracer.ties.keep(torch.cat([NOTHING, *ids]), reason)
         return Images(axes[0])
     if len(values) == call.tracer.batch:
         return Images(axes[0])
@@ -72,7 +75,7 @@ def keep_computed(call: Call, *ids: Tensor) -> None:
         call.keep(torch.cat(ids), "computes its weight (spectral_norm and such); make it a plain parameter first")
 
 
-def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int = 1) -> None:
+def makes(call: Call, kind: Callable[..., Layer], inputs: Tensor, width: int, axis: int = 1) -> None:
     """A layer that reads maps and makes new ones."""
     x = source(call)
     outputs = call.new_maps(width)
@@ -82,7 +85,7 @@ def makes(call: Call, kind: type[Layer], inputs: Tensor, width: int, axis: int =
 
 def carries(call: Call, kind: type[Layer], ids: Tensor, axis: int = 1) -> None:
     """A layer whose outputs belong to the maps that it reads."""
-    call.layer(kind(call.path, call.target, _NOTHING, ids, axis=axis))
+    call.layer(kind(call.path, call.target, NOTHING, ids, axis=axis))
     call.put_channels(ids, axis, like=source(call))
 
 
@@ -121,7 +124,7 @@ def _plain_or_standardised(call: Call, ids: Tensor) -> type[Layer] | None:
     if "weight" not in call.target._parameters:
         return kinds.Convolution  # weight_norm, or kept by keep_computed
     try:
-        standardised = kinds.Standardised(call.path, call.target, ids, _NOTHING).needed(source(call), call.result)
+        standardised = kinds.Standardised(call.path, call.target, ids, NOTHING).needed(source(call), call.result)
     except Exception:
         return None
     return kinds.Standardised if standardised else kinds.Convolution
@@ -134,9 +137,16 @@ def linear(call: Call) -> None:
     keep_computed(call, ids, call.channels(call.result, -1))
 
 
+def handmade(weight: Weight, call: Call) -> None:
+    """A layer of somebody's own class."""
+    ids = call.channels(source(call), weight.axis)
+    width = call.target.get_parameter(weight.name).shape[weight.rows]
+    makes(call, partial(Handmade, weight=weight), ids, width, weight.axis)
+
+
 def embedding(call: Call) -> None:
     """Vectors of words: features are maps."""
-    made = kinds.Embedding(call.path, call.target, _NOTHING, call.new_maps(call.target.embedding_dim), axis=-1)
+    made = kinds.Embedding(call.path, call.target, NOTHING, call.new_maps(call.target.embedding_dim), axis=-1)
     call.put_channels(call.layer(made).outputs, -1)
 
 
@@ -174,7 +184,7 @@ def layer_norm(call: Call) -> None:
     ids = call.channels(x, axis)
     images = images_of(call, x, axis, ids)
     call.layer(norms.LayerNorm(
-        call.path, call.target, _NOTHING, ids, axis=axis, images=images, centered=centered, whole=whole
+        call.path, call.target, NOTHING, ids, axis=axis, images=images, centered=centered, whole=whole
     ))  # fmt: skip
     call.put_channels(ids, axis, like=x)
 

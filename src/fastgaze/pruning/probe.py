@@ -190,7 +190,7 @@ class _Collector:
             probed: Tensor = Probe.apply(output, args[0].detach(), self.anchor, back)  # type: ignore[no-untyped-call]
             return probed
 
-        return [layer.module.register_forward_hook(after)]
+        return [layer.module.register_forward_hook(after, prepend=True)]
 
     def _is_first(self, layer: Layer, report: _Report) -> bool:
         """Whether this is the forward pass; activation checkpointing runs layers again in the backward pass."""

@@ -176,7 +176,7 @@ class Pruner:
         if not chosen and self.total_cost > goal:
             if not bool(self.graph.prunable.any()):
                 raise PruningError(nothing_prunable(self.graph))
-            raise PruningError("no map can be removed: every layer that is left is protected or has one map")
+            raise PruningError("no map can be removed: every layer that is left is protected or at its least width")
         return self._remove(chosen, delta_loss)
 
     def prune_to(self, target: Target) -> Removal:

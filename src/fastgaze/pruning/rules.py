@@ -269,7 +269,7 @@ VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
 SIZED = {  # functions whose rules look at the sizes themselves
     "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem", "conv1d", "conv2d",
-    "conv3d", "affine_grid", "repeat",
+    "conv3d", "affine_grid", "repeat", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 }  # fmt: skip
 _POINTWISE = """
     relu relu6 leaky_relu elu selu celu gelu silu mish sigmoid logsigmoid log_sigmoid tanh hardtanh hardswish

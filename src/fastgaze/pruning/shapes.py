@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fastgaze.pruning.labels import blank
@@ -218,10 +219,11 @@ def _bound(call: Call, ids: Tensor, axis: int, size: int, entry: object) -> None
 
 
 def selects(call: Call) -> None:
-    """select, unbind, narrow, index_select, gather, roll: maps along the dimension stay."""
+    """select, unbind, narrow, index_select, gather, roll, unfold: maps along the dimension stay."""
     x = call.args[0]
     default = 0 if call.name == "unbind" else None
-    dim = call.argument(2 if call.name == "roll" else 1, "dims" if call.name == "roll" else "dim", default)
+    name = {"roll": "dims", "unfold": "dimension"}.get(call.name, "dim")
+    dim = call.argument(2 if call.name == "roll" else 1, name, default)
     label = call.label(x)
     dims = list(dim) if isinstance(dim, list | tuple) else [dim]
     if any(d is None or d % x.dim() in label.axes() for d in dims) and call.tracer.ties.any_made(label.ids):
@@ -284,6 +286,29 @@ def pixel_shuffle(call: Call) -> None:
     call.put_channels(grouped[:, 0], -3)
 
 
+def patches(call: Call) -> None:
+    """F.unfold: each channel becomes one for each place of the window, which go together."""
+    x, result = call.args[0], call.result
+    if x.dim() != 4:
+        blocks(call, "reads a single image without a batch")
+        return
+    ids = call.channels(x).repeat_interleave(result.shape[1] // x.shape[1])
+    images = call.label(x).images.amax((1, 2, 3))
+    call.set_label(result, ids.reshape(1, -1, 1), images.reshape(-1, 1, 1))
+
+
+def from_patches(call: Call) -> None:
+    """F.fold: the inverse of F.unfold."""
+    x, result = call.args[0], call.result
+    if x.dim() != 3:
+        blocks(call, "reads a single image without a batch")
+        return
+    grouped = call.channels(x).reshape(result.shape[1], -1)
+    call.tie(grouped, grouped[:, :1])
+    images = call.label(x).images.amax((1, 2))
+    call.set_label(result, grouped[:, 0].reshape(1, -1, 1, 1), images.reshape(-1, 1, 1, 1))
+
+
 def channel_shuffle(call: Call) -> None:
     """Groups are interleaved: the j-th channels of all groups go together."""
     groups = plain(call.argument(1, "groups"))
@@ -299,12 +324,12 @@ for _name in ("expand", "expand_as"):
     RULES[_name] = expand
 for _name in ("cat", "concat", "concatenate", "stack"):
     RULES[_name] = joins
-for _name in ("select", "unbind", "narrow", "index_select", "gather", "roll"):
+for _name in ("select", "unbind", "narrow", "index_select", "gather", "roll", "unfold"):
     RULES[_name] = selects
 for _name in ("repeat", "tile", "repeat_interleave"):
     RULES[_name] = repeats
 RULES.update({
     "chunk": chunks, "tensor_split": chunks, "split": splits, "split_with_sizes": splits, "getitem": indexes,
     "setitem": assigns, "pad": pads, "pixel_shuffle": pixel_shuffle, "channel_shuffle": channel_shuffle,
-    "glu": halves,
+    "glu": halves, F.unfold: patches, F.fold: from_patches,
 })  # fmt: skip

@@ -17,13 +17,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning.kinds import Number, TensorLayer
+from fastgaze.pruning.kinds import Least, Number, TensorLayer
 from fastgaze.pruning.labels import NONE, Label, Ties, blank, squeezed
 from fastgaze.pruning.layers import Layer
 from fastgaze.pruning.places import Kept, line_now
-from fastgaze.pruning.widths import Width
+from fastgaze.pruning.widths import Width, plain
 
 Unknown = Literal["keep", "refuse"]
+NOTHING = torch.zeros(0, dtype=torch.int64)
 LARGEST = 2**19  # elements of a parameter that is followed outside of a layer
 
 
@@ -137,6 +138,7 @@ class Tracer:
         self._owned: dict[int, tuple[Tensor, str]] = {}  # maps of parameters, and where they were first met
         self._sizes: list[tuple[Tensor, Width, str]] = []
         self._numbers: dict[tuple[str, str], list[tuple[Tensor, str]]] = {}
+        self._least: list[tuple[Tensor, int]] = []  # maps, and how many of them stay
         self._found: Found | None = None
         self._through: dict[str, list[tuple[Tensor, Tensor] | None]] = {}
         self._pinned: set[tuple[str, str]] = set()
@@ -228,6 +230,16 @@ class Tracer:
                 alone = self.ties.tie(follows.ids, given.ids)
                 self.ties.keep(alone, self.note("eq", "compares their number with one that cannot change"))
 
+    def differed(self, one: Width, other: int) -> None:
+        """``if x.shape == y.shape`` must not begin to hold: the wider one stays wider than the other is now."""
+        wide, narrow = (one, other) if int.__gt__(one, plain(other)) else (other, one)
+        for number in (wide, narrow):
+            if isinstance(number, Width) and (number.owner is not None or (number.times, number.divide) != (1, 1)):
+                self.counted(number, "eq")
+        if isinstance(wide, Width) and wide.owner is None and (wide.times, wide.divide) == (1, 1):
+            assert wide.ids is not None
+            self._least.append((wide.ids, plain(narrow) + 1))
+
     def fit(self, ids: Tensor, size: object, name: str) -> None:
         """Along ``ids`` the network says ``size``: both must agree after every removal, or the maps stay."""
         if not isinstance(size, Width):
@@ -314,6 +326,10 @@ class Tracer:
         if self._found is None:
             self._check_numbers()
             self._slice_tensors()
+            for number, (ids, least) in enumerate(self._least):
+                self.layers[f"comparison {number}"] = Least(
+                    f"comparison {number}", self.root, NOTHING, ids, least=least
+                )
             for ids, size, reason in self._sizes:
                 assert size.ids is not None
                 if not self.ties.same(ids, size.ids, size.times, size.divide):
@@ -336,7 +352,7 @@ class Tracer:
                     self.ties.keep(ids, note)
                 continue
             name, module = ".".join(filter(None, owner)), self.root.get_submodule(owner[0])
-            self.layers[name] = Number(name, module, torch.zeros(0, dtype=torch.int64), first, attribute=owner[1])
+            self.layers[name] = Number(name, module, NOTHING, first, attribute=owner[1])
 
     def _slice_tensors(self) -> None:
         """Parameters, buffers and plain tensors that were combined with maps are sliced along with them."""
@@ -352,8 +368,8 @@ class Tracer:
             elif len(axes) != 1:
                 self.ties.keep(roots, self.note(name, "is used in a way in which no dimension holds the maps", where))
             else:
-                empty, module = torch.zeros(0, dtype=torch.int64), self.root.get_submodule(owner)
-                self.layers[name] = TensorLayer(name, module, empty, roots.flatten(), attribute=key, axis=axes[0])
+                module = self.root.get_submodule(owner)
+                self.layers[name] = TensorLayer(name, module, NOTHING, roots.flatten(), attribute=key, axis=axes[0])
 
     def notes(self) -> dict[str, Kept]:
         """All reasons, by the key that ``note`` gave."""

@@ -8,6 +8,7 @@ while a network is traced, the first two are of the class :class:`Width`, and ar
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -22,6 +23,10 @@ class Readable(Protocol):
 
     def compared(self, one: Width, other: Width) -> None:
         """Two numbers were found equal: they must stay so."""
+        ...
+
+    def differed(self, one: Width, other: int) -> None:
+        """Two numbers were found to differ: they must stay so."""
         ...
 
 
@@ -101,6 +106,8 @@ class Width(int):
         return int.__int__(self) != 0  # no layer is ever emptied
 
     def __hash__(self) -> int:
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("einops."):
+            raise TypeError("a width has no hash")  # einops then computes the sizes, as it does for symbols
         self.reader.counted(self, "__hash__")
         return int.__hash__(self)
 
@@ -110,10 +117,10 @@ class Width(int):
         same = int.__eq__(self, other) is True
         if same and isinstance(other, Width):
             self.reader.compared(self, other)
-            return True
-        self.reader.counted(self, "__eq__")
-        if isinstance(other, Width):
-            other.reader.counted(other, "__eq__")
+        elif same or not isinstance(other, int):
+            self.reader.counted(self, "__eq__")
+        else:
+            self.reader.differed(self, other)
         return same
 
     def __ne__(self, other: object) -> bool:
