@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             record["rounds"].append({nodes: round(rate, 3) for nodes, rate in rates.items()})
             print(json.dumps(record["rounds"][-1]), flush=True)
     write_record(options.out, record)
-    if options.out == RESULTS / "cluster_speed.json":
+    if options.out.resolve() == (RESULTS / "cluster_speed.json").resolve():
         PAGE.write_text(fill(PAGE.read_text(), record))
 
 

@@ -14,7 +14,7 @@ from fastgaze.runtime.card import identity
 from fastgaze.runtime.crop import parse_ratio
 from fastgaze.runtime.engines import DEFAULT_ENGINE
 
-FORMAT = 2
+FORMAT = 3
 SETTINGS = "_job.json"
 _PATHS = "_paths-{:04d}.parquet"
 _SHARD = "part-{:04d}-{:06d}.parquet"
