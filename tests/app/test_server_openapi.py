@@ -128,6 +128,7 @@ def test_the_commands_on_the_page_of_the_api_work_as_they_stand(client: httpx.Cl
 def test_the_page_of_the_api_shows_the_address_by_which_it_was_reached(client: httpx.Client) -> None:
     def shown(**headers: str) -> str:
         text = client.get("/docs", headers={name.replace("_", "-"): value for name, value in headers.items()}).text
+        address: str
         (address,) = {found.partition("/v1")[0] for found in re.findall(r"https?://[^&]*/v1", html.unescape(text))}
         return address
 
