@@ -92,7 +92,7 @@ def test_a_job_of_a_version_with_other_columns_is_not_continued(model: str, tmp_
     run(str(folder), output, model, workers=1)
     settings = tmp_path / "out" / "_job.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"format": 2}))
-    with pytest.raises(ArgumentError, match="of another version of fastgaze.*give a new folder"):
+    with pytest.raises(ArgumentError, match=r"of another version of fastgaze.*give a new folder"):
         run(str(folder), output, model, workers=1)
 
 
