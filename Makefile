@@ -6,9 +6,12 @@ BIN    := $(VENV)/Scripts
 else
 BIN    := $(VENV)/bin
 endif
-# The CPU build. It is installed before everything else: an open range drags in gigabytes of CUDA.
 TORCH  := torch==2.13.0
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# torch comes first, as its CPU build: pip alone would fetch gigabytes of CUDA libraries. Where uv cannot reach PyTorch's
+# packages, pip takes the build that its own registry has.
+INSTALL_TORCH = { $(PIP) uv && UV_HTTP_RETRIES=1 $(BIN)/uv pip install --quiet --python $(BIN)/python \
+	--torch-backend=cpu $(TORCH) 2>/dev/null; } || $(PIP) $(TORCH)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all coverage lint format docs release-check soak guard-docs fuzz backbones clean
@@ -25,7 +28,7 @@ $(VENV)/.core: pyproject.toml | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
-	$(PIP) $(TORCH)
+	$(INSTALL_TORCH)
 	$(PIP) -e '.[dev]'
 	$(PIP) --no-deps timm==1.0.30  # it asks for torchvision, which experiments/torchvision_stub.py stands in for
 	@touch $@ $(VENV)/.core

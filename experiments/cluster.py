@@ -10,6 +10,7 @@ as the first file has appeared. Every run must have every image exactly once. Th
 Needs `pip install 'moto[server]' s3fs` besides 'fastgaze[cluster]'.
 """
 
+import argparse
 import json
 import logging
 import os
@@ -25,7 +26,8 @@ import fsspec
 import pyarrow.parquet
 from ray.cluster_utils import Cluster
 
-from experiments.common import EXAMPLES, RESULTS, about, make_parser, parse, write_record
+from experiments import common
+from experiments.common import EXAMPLES, RESULTS, about, parse, write_record
 
 # Made up: moto takes any.
 STORE = {"AWS_ACCESS_KEY_ID": "moto", "AWS_SECRET_ACCESS_KEY": "moto", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -124,13 +126,18 @@ def run(store: Any, names: Sequence[str], nodes: int, shard: int, output: str, k
     return row
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Every number of nodes, and a run in which one is lost."""
-    parser = make_parser(__doc__, __file__, data=False, out=RESULTS / "cluster.json")
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "cluster.json")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--images", type=int, default=120)
     parser.add_argument("--shard", type=int, default=5)
-    options = parse(parser, arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Every number of nodes, and a run in which one is lost."""
+    options = parse(make_parser(), arguments)
     record = about(options, images=options.images, shard=options.shard, store="moto, S3 on loopback")
     with object_store() as store:
         names = put_photos(store, options.images)

@@ -5,20 +5,23 @@
 Every node is a raylet with one core on this machine, so more nodes than cores tell nothing. Pictures and rows lie in
 folders, and the workers count as warm once each has written two files: from then on, pictures per second by the times
 at which the files appeared. Numbers of nodes take turns, a ratio is formed within each round, and the median counts.
-The numbers go to results/cluster_speed.json, and with them a sentence to docs/batch.md, between its marks.
+The numbers go to results/cluster_speed.json, and with them a sentence to docs/batch.md, between its marks;
+`python -m experiments.report` shows them in docs/results.md.
 """
 
+import argparse
 import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from experiments.common import DOCS, EXAMPLES, RESULTS, about, make_parser, parse, write_record
+from experiments import common
+from experiments.common import DOCS, EXAMPLES, RESULTS, about, parse, write_record
 from experiments.pages import fill
+from experiments.reporting.cluster_section import USED, node_rates
 
 PAGE = DOCS / "batch.md"
 WARM = 2  # files of each worker
@@ -46,31 +49,28 @@ def run(photos: Path, rows: Path, nodes: int, shard: int) -> float:
 
 def sentence(record: dict[str, Any]) -> str:
     """What docs/batch.md says."""
-    machine, rounds, (first, *more) = record["machine"], record["rounds"], record["settings"]["nodes"]
-    rates = {nodes: [each[str(nodes)] for each in rounds] for nodes in (first, *more)}
-    gains = {nodes: [b / a for a, b in zip(rates[first], rates[nodes], strict=True)] for nodes in more}
-    parts = [f"{nodes} nodes {median(found):.2f} times ({_span(found)})" for nodes, found in gains.items()]
-    busy = f", beside other work with a load of {machine['load']:g}" if machine["load"] > 1 else ""
+    machine, (first, *more) = record["machine"], node_rates(record)
+    parts = [f"{each.nodes} nodes on {each.gain.shown(2)} times as many" for each in more]
     return (
-        f"Measured on {machine['date']} on {machine['cores']} cores ({machine['processor']}{busy}) with nodes of one "
-        f"core each and workers that are warm: {first} node worked on {median(rates[first]):.1f} pictures per second "
-        f"({_span(rates[first], '.1f')}), and {', '.join(parts)} as many, medians and ranges of {len(rounds)} rounds "
-        f"of {record['settings']['images']} pictures (`{record['command']}`)."
+        f"With nodes of one core each on {machine['cores']} cores of a machine ({machine['processor']}), {first.nodes} "
+        f"node worked on {first.rate.shown(1)} pictures per second, and {', '.join(parts)}; [results.md](results.md) "
+        "has the table and how it was measured."
     )
 
 
-def _span(values: Sequence[float], digits: str = ".2f") -> str:
-    return f"{min(values):{digits}} to {max(values):{digits}}"
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common.make_parser(__doc__, __file__, data=False, out=RESULTS / "cluster_speed.json", rounds=3)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--images", type=int, default=1200)
+    parser.add_argument("--shard", type=int, default=20)
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write."""
-    parser = make_parser(__doc__, __file__, data=False, out=RESULTS / "cluster_speed.json", rounds=3)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--images", type=int, default=1200)
-    parser.add_argument("--shard", type=int, default=20)
-    options = parse(parser, arguments)
-    record = about(options, nodes=options.nodes, images=options.images, shard=options.shard) | {"rounds": []}
+    options = parse(make_parser(), arguments)
+    record = about(options, nodes=options.nodes, images=options.images, shard=options.shard, **USED) | {"rounds": []}
     contents = [path.read_bytes() for path in sorted(EXAMPLES.glob("*.jpg"))]
     with tempfile.TemporaryDirectory() as folder:
         photos = Path(folder) / "photos"
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             record["rounds"].append({nodes: round(rate, 3) for nodes, rate in rates.items()})
             print(json.dumps(record["rounds"][-1]), flush=True)
     write_record(options.out, record)
-    if options.out == RESULTS / "cluster_speed.json":
+    if options.out.resolve() == (RESULTS / "cluster_speed.json").resolve():
         fill(PAGE, "nodes", sentence(record))
 
 

@@ -180,7 +180,7 @@ def run_predict(folder: Path, model: str | Path, megabytes: int = 3000) -> dict[
         codes.append(code)
         seconds.append(time)
         memory.append(peak)
-        answers |= {answer["image"]: answer for answer in found}
+        answers |= {answer["name"]: answer for answer in found}
     return {
         "files": len(files),
         "answered": len(answers.keys() & set(files)),

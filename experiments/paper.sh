@@ -128,6 +128,10 @@ for name in tiny small default large; do
   $python -m fastgaze audit --model "$name" --pairs "$pairs" --json > "$results/crop_audit-$name.json"
   if [ "$scale" = tiny ]; then break; fi
 done
+if [ "$scale" = full ]; then  # batch jobs on several nodes; the second needs moto[server] and s3fs
+  measure cluster_speed --out "$results/cluster_speed.json"
+  measure cluster --out "$results/cluster.json"
+fi
 
 # 10. The report; and README and model cards, which a tiny run leaves as they are.
 $python -m experiments.report --results "$results" --docs "$docs"

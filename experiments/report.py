@@ -15,6 +15,7 @@ from pathlib import Path
 from experiments import common
 from experiments.common import DOCS, RESULTS
 from experiments.reporting import paper
+from experiments.reporting.cluster_section import ray_cluster
 from experiments.reporting.document import Block, Heading, Points, Table, Text, html, markdown
 from experiments.reporting.inputs import Inputs
 from experiments.reporting.lenet_sections import table1
@@ -67,6 +68,7 @@ def document(inputs: Inputs, images: Path | None = None) -> list[Block]:
         table2(inputs),
         peer(inputs),
         speed(inputs),
+        (ray_cluster(inputs), []),
     ):
         blocks += made
         claims += decided

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import common, scoring
 from experiments.common import DOCS, RESULTS, Record
-from experiments.readme import filled, markdown
+from experiments.pages import fill, table
 from fastgaze.evaluation.calibrate import fitted_temperature
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.zoo import default_name
@@ -51,7 +51,8 @@ def shown(record: Record) -> str:
         f"(`python -m experiments.temperatures`). Their mean over everyday photographs ({', '.join(ORDINARY)}) is "
         f"{ordinary:.2f}, {comparison} the {drawn:.2f} of pictures that are no photographs ({', '.join(DRAWN)})."
     )
-    return "\n".join([*markdown(["lowest first", *[""] * (PER_ROW - 1)], rows), "", about])
+    header = ["lowest first", *[""] * (PER_ROW - 1)]
+    return f"{table(header, rows)}\n\n{about}"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -72,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     record = common.about(options, model=options.model, threads=1) | {"categories": categories}
     common.write_record(options.out, record)
-    page = DOCS / "models.md"
-    page.write_text(filled(page.read_text(), "categories", shown(record)))
+    fill(DOCS / "models.md", "categories", shown(record))
     print(shown(record))
 
 

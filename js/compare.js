@@ -23,7 +23,9 @@ export function complaints(found, expected, grid) {
   const near = (label, a, b, tolerance) => {
     if (!(Math.abs(a - b) <= tolerance)) wrong.push(`${label}: ${a} instead of ${b}`);
   };
-  const boxes = (label, a, b) => b.forEach((edge, i) => near(`${label}, edge ${i}`, a[i], edge, cell));
+  const boxes = (label, a, b) => {
+    for (const side in b) near(`${label}, ${side}`, a[side], b[side], cell);
+  };
   near("bits", found.bits, expected.bits, TOLERANCE);
   near("peaks", found.peaks.length, expected.peaks.length, 0);
   expected.peaks.forEach((peak, i) => {
@@ -39,8 +41,8 @@ export function complaints(found, expected, grid) {
       boxes(`${ratio}, window ${j + 1}`, other.box, window.box);
       near(`${ratio}, window ${j + 1}, mass`, other.mass, window.mass, 5 * TOLERANCE);
       near(`${ratio}, window ${j + 1}, gain`, other.gain, window.gain, 5 * TOLERANCE);
-      near(`${ratio}, window ${j + 1}, focal x`, other.focal_point[0], window.focal_point[0], cell);
-      near(`${ratio}, window ${j + 1}, focal y`, other.focal_point[1], window.focal_point[1], cell);
+      near(`${ratio}, window ${j + 1}, focal x`, other.focal_point.x, window.focal_point.x, cell);
+      near(`${ratio}, window ${j + 1}, focal y`, other.focal_point.y, window.focal_point.y, cell);
     });
   });
   expected.regions?.forEach((region, i) => {

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 OURS = re.compile(r"""\bshared(?:/|["'] */)""")
 """The folder beside the checkout, in text or as part of a path."""
@@ -13,6 +15,10 @@ MAY = {".ci/run", "docs/log.md", "CHANGELOG.md"}
 FOLDERS = (".ci", ".github", "docs", "experiments", "js/src", "js/test", "results", "src", "tests", "tools")
 WRITTEN = {".cfg", ".html", ".js", ".json", ".md", ".py", ".sh", ".toml", ".ts", ".txt", ".yaml", ".yml"}
 PLAIN = {"Makefile", "Dockerfile", "run"}
+PAGES = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
+SETTINGS = {".dockerignore", ".gitignore", ".pre-commit-config.yaml", "constraints.txt", "mkdocs.yml", "pyproject.toml"}
+BELONG = PAGES | SETTINGS | {"Dockerfile", "Makefile"}
+"""The files at the root of the repository."""
 
 
 def test_nothing_but_the_ci_of_this_place_names_the_folder_beside_the_checkout() -> None:
@@ -33,3 +39,10 @@ def test_data_are_looked_for_in_the_checkout_unless_a_setting_names_another_fold
 
     assert default().strip() == str(ROOT / "data")
     assert default(FASTGAZE_DATA=str(tmp_path)).strip() == str(tmp_path)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: nothing tells what was committed")
+def test_nothing_that_an_example_wrote_is_committed_at_the_root() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = {name for name in listed.splitlines() if "/" not in name}
+    assert files - BELONG == set(), "written by a guide's code that was run here? If not, add it to BELONG"

@@ -25,6 +25,8 @@ COMMANDS = {
     "peers": "python -m experiments.peers",
     "readings": "python -m experiments.peers --readings",
     "speed": "python -m experiments.speed --score",
+    "cluster_speed": "python -m experiments.cluster_speed",
+    "cluster": "python -m experiments.cluster",
 }
 """How each input is made; a record that keeps its own command is believed instead."""
 

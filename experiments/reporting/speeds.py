@@ -1,6 +1,7 @@
 """Speed over all runs of `experiments.speed`: medians and ranges, never the best run."""
 
 import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from experiments.common import Record
@@ -88,7 +89,12 @@ def _identity(name: str) -> str:
 
 def _range(rows: list[Record], key: str) -> Range | None:
     values = [row[key] for row in rows if key in row]
-    return Range(statistics.median(values), min(values), max(values), len(values)) if values else None
+    return over(values) if values else None
+
+
+def over(values: Sequence[float]) -> Range:
+    """Median and extremes of at least one value."""
+    return Range(statistics.median(values), min(values), max(values), len(values))
 
 
 def run_words(record: Record) -> str:

@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,11 @@ def picture(width: int = 320, height: int = 240, spot: tuple[int, int] = (240, 6
     pixels[np.hypot(columns - spot[0], rows - spot[1]) < 30] = 255
     pixels[np.hypot(columns - width + spot[0], rows - height + spot[1]) < 30] = 0
     return Image.fromarray(pixels)
+
+
+def edges(box: Mapping[str, int]) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of a box as JSON has it."""
+    return box["left"], box["top"], box["left"] + box["width"], box["top"] + box["height"]
 
 
 def encoded(image: Image.Image, format: str = "PNG") -> bytes:

@@ -133,7 +133,7 @@ def test_a_picture_goes_through_a_pipe(photos: Path, bright_file: Path) -> None:
     array = fresh("predict", "-", "--model", bright_file, "--format", "npy", stdin=content)
     assert np.load(io.BytesIO(array.stdout)).shape == (60, 80)
     summary = fresh("predict", "-", "--model", bright_file, "--json", stdin=content)
-    assert json.loads(summary.stdout)[0]["image"] == "stdin"
+    assert json.loads(summary.stdout)[0]["name"] == "stdin"
     bad = fresh("predict", "-", "--model", bright_file, stdin=b"nothing")
     assert (bad.returncode, bad.stdout) == (1, b"")
     assert bad.stderr.startswith(b"fastgaze: stdin: not a picture in a known format")
@@ -160,6 +160,13 @@ def test_the_centre_bias_can_be_chosen(
         ["predict", "x.jpg", "--size", "10"],
         ["predict", str(EXAMPLES / "coffee.jpg"), "--size", "99999x99999"],
         ["predict", "x.jpg", "--out", __file__],
+        ["predict", "x.jpg", "y.jpg", "--out", "heat.png"],
+        ["predict", "x.jpg", "--out", "heat.bmp"],
+        ["predict", "x.jpg", "--out", "heat.png", "--format", "npy"],
+        ["predict", str(EXAMPLES / "coffee.jpg"), "--out", str(EXAMPLES / "coffee.jpg")],
+        ["crop", "x.jpg", "y.jpg", "--ratio", "1:1", "--out", "crop.jpg"],
+        ["crop", "x.jpg", "--ratio", "1:1", "--ratio", "4:3", "--out", "crop.jpg"],
+        ["crop", "x.jpg", "--ratio", "1:1", "--out", "crop.jpg", "--format", "webp"],
         ["predict", "x.jpg", "--model", "nope"],
         ["predict", "x.jpg", "--engine", "cuda"],
         ["crop", "x.jpg", "--ratio", "wide"],
@@ -174,6 +181,43 @@ def test_a_users_error_is_one_line_and_exit_code_2(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert len(captured.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["heat.png", "heat.JPG", "heat.webp", "map.npy", "facts.json"])
+def test_out_may_name_the_one_file_to_write(
+    name: str, photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / name
+    for _ in range(2):  # an earlier result is replaced
+        assert run("predict", photos / "a.jpg", "--model", bright_file, "--out", out) == 0
+    assert str(out) in capsys.readouterr().out
+    assert [path.name for path in out.parent.iterdir()] == [name]
+    content = out.read_bytes()
+    if name == "map.npy":
+        assert np.load(out).shape == (60, 80)
+    elif name == "facts.json":
+        assert json.loads(content)["picture_size"] == {"width": 80, "height": 60}
+    else:
+        with Image.open(out) as overlay:
+            assert (overlay.format, overlay.size) == ({"png": "PNG", "JPG": "JPEG"}.get(name[5:], "WEBP"), (80, 60))
+
+
+def test_out_of_crop_may_name_the_one_file_to_write_and_says_its_format(
+    photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "square.webp"
+    assert run("crop", photos / "a.jpg", "--ratio", "1:1", "--model", bright_file, "--out", out, "--json") == 0
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert (facts["name"], facts["written"][0]["file"]) == (str(photos / "a.jpg"), str(out))
+    with Image.open(out) as cut:
+        assert (cut.format, cut.size) == ("WEBP", (60, 60))
+
+
+def test_a_folder_stays_a_folder_whatever_it_is_called(photos: Path, bright_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "old.png").mkdir()
+    for out in (tmp_path / "old.png", tmp_path / "version.2"):
+        assert run("predict", photos / "a.jpg", "--model", bright_file, "--out", out) == 0
+        assert [path.name for path in out.iterdir()] == ["a.gaze.png"]
 
 
 def test_a_missing_option_is_named_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +241,7 @@ def test_a_map_that_does_not_fit_comes_with_advice_that_the_verb_can_follow(verb
         raise MemoryError
 
     results, failures = pictures.run_jobs([pictures.Job("a.jpg", "a.jpg", None)], work, verb)
-    assert (results, failures) == ([{"image": "a.jpg", "error": f"a.jpg: not enough memory; {advice}"}], 1)
+    assert (results, failures) == ([{"name": "a.jpg", "error": f"a.jpg: not enough memory; {advice}"}], 1)
 
 
 def test_a_missing_picture_and_an_empty_folder_are_exit_code_1(
@@ -228,9 +272,8 @@ def test_crops_are_listed_and_written(
     square, wide = result["crops"]
     assert (square["ratio"], wide["ratio"]) == ("1:1", "16:9")
     best = square["windows"][0]
-    left, top, right, bottom = best["box"]
-    assert (right - left, bottom - top) == (60, 60)
-    assert left <= 50 <= 60 <= right
+    assert (best["box"]["width"], best["box"]["height"]) == (60, 60)
+    assert best["box"]["left"] <= 50 <= 60 <= best["box"]["left"] + 60
     assert set(best) == {"box", "mass", "gain", "focal_point", "scale", "object_position"}
     assert len(wide["windows"]) == 2
     assert Image.open(out / "a.1x1.jpg").size == (60, 60)
@@ -273,7 +316,7 @@ def test_a_focus_decides_where_the_window_is(
 ) -> None:
     assert run("crop", photos / "a.jpg", "--model", bright_file, "--ratio", "1:1", "--focus", "5,5", "--json") == 0
     (crop,) = json.loads(capsys.readouterr().out)[0]["crops"]
-    assert [window["box"] for window in crop["windows"]] == [[0, 0, 60, 60]]
+    assert [window["box"] for window in crop["windows"]] == [{"left": 0, "top": 0, "width": 60, "height": 60}]
     assert run("crop", photos / "a.jpg", "--model", bright_file, "--ratio", "1:1", "--focus", "5") == 2
     assert "X,Y" in capsys.readouterr().err
     assert run("crop", photos / "a.jpg", "--model", bright_file) == 2

@@ -19,7 +19,7 @@ from fastgaze.app.server.limits import Limits
 from fastgaze.app.site import PAGE
 from fastgaze.core.errors import ArgumentError
 from fastgaze.runtime.predictor import load
-from tests.app.serving import encoded, make_models, picture, serving
+from tests.app.serving import edges, encoded, make_models, picture, serving
 
 SPOT = (240, 60)
 """(x, y) of the white disc."""
@@ -63,7 +63,7 @@ def test_positions_are_in_pixels_of_a_picture_larger_than_the_map(client: httpx.
     facts = response.json()
     assert facts["picture_size"] == {"width": 3200, "height": 2400}
     assert first_peak(response) == pytest.approx((10 * SPOT[0], 10 * SPOT[1]), abs=60)
-    left, top, right, bottom = facts["crops"][0]["windows"][0]["box"]
+    left, top, right, bottom = edges(facts["crops"][0]["windows"][0]["box"])
     assert (right - left, bottom - top) == (2400, 2400)
     assert left <= 2400 <= right <= 3200
     assert top == 0
@@ -130,11 +130,11 @@ def test_crops_have_the_ratio_and_keep_what_draws_the_eye(client: httpx.Client) 
         wide, high = map(int, crop["ratio"].split(":"))
         assert 1 <= len(crop["windows"]) <= 3
         for window in crop["windows"]:
-            left, top, right, bottom = window["box"]
+            left, top, right, bottom = edges(window["box"])
             assert (right - left) / (bottom - top) == pytest.approx(wide / high, rel=0.02)
             assert 0 <= left < right <= 320
             assert 0 <= top < bottom <= 240
-        left, top, right, bottom = crop["windows"][0]["box"]
+        left, top, right, bottom = edges(crop["windows"][0]["box"])
         assert left < SPOT[0] < right
         assert top < SPOT[1] < bottom
         assert crop["windows"][0]["mass"] > 0.9
@@ -145,7 +145,7 @@ def test_crop_sends_the_best_window_as_a_picture_when_asked(client: httpx.Client
     box = client.post("/v1/crop", params={"ratio": "1:1"}, content=content).json()["crops"][0]["windows"][0]["box"]
     kept = client.post("/v1/crop", params={"ratio": "1:1", "format": "keep"}, content=content)
     assert kept.headers["content-type"] == "image/jpeg"
-    assert Image.open(io.BytesIO(kept.content)).size == (box[2] - box[0], box[3] - box[1])
+    assert Image.open(io.BytesIO(kept.content)).size == (box["width"], box["height"])
     query = {"ratio": "16:9", "format": "png", "size": "160x90"}
     small = Image.open(io.BytesIO(client.post("/v1/crop", params=query, content=content).content))
     assert (small.format, small.size) == ("PNG", (160, 90))
@@ -193,7 +193,9 @@ def test_the_size_of_the_map_sent_back_moves_no_peak_and_no_window(client: httpx
         del answer["milliseconds"]
     assert other == plain
     window = other["crops"][0]["windows"][0]
-    assert window["mass"] == pytest.approx(load(models[0], threads=1).predict(content).mass(window["box"]), abs=1e-4)
+    assert window["mass"] == pytest.approx(
+        load(models[0], threads=1).predict(content).mass(edges(window["box"])), abs=1e-4
+    )
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_answers_match_the_openapi_document(client: httpx.Client, openapi: Docum
         for content in (good, bad, b""):
             validate(openapi, client.post(f"/v1/gaze{query}", content=content), "/v1/gaze", "post")
     several = client.post("/v1/gaze", files=[("file", good), ("file", bad)])
-    assert [list(row) == ["error"] for row in several.json()["results"]] == [False, True]
+    assert [list(row) == ["name", "error"] for row in several.json()["results"]] == [False, True]
     validate(openapi, several, "/v1/gaze", "post")
     for query in ("", "?format=overlay", "?region=cta=1,2,30,40&ratio=1:1", "?region=x", "?size=9x9"):
         for files in ([good, good], [good, bad], [good]):
@@ -119,11 +119,25 @@ def test_the_commands_on_the_page_of_the_api_work_as_they_stand(client: httpx.Cl
     commands = [html.unescape(found) for found in re.findall(r"<code>(curl .*?)</code>", client.get("/docs").text)]
     assert len(commands) == 3
     for command in commands:
-        there = command.replace("http://127.0.0.1:8000", str(client.base_url).rstrip("/"))
-        run = subprocess.run([*shlex.split(there), "--silent", "--fail"], cwd=tmp_path, capture_output=True)
+        run = subprocess.run([*shlex.split(command), "--silent", "--fail"], cwd=tmp_path, capture_output=True)
         assert run.returncode == 0, command
     with Image.open(tmp_path / "crop.jpg") as cut:
         assert cut.size == (1200, 630)
+
+
+def test_the_page_of_the_api_shows_the_address_by_which_it_was_reached(client: httpx.Client) -> None:
+    def shown(**headers: str) -> str:
+        text = client.get("/docs", headers={name.replace("_", "-"): value for name, value in headers.items()}).text
+        address: str
+        (address,) = {found.partition("/v1")[0] for found in re.findall(r"https?://[^&]*/v1", html.unescape(text))}
+        return address
+
+    assert shown() == str(client.base_url).rstrip("/")
+    assert shown(host="localhost:1234") == "http://localhost:1234"
+    assert shown(host="[::1]:80", x_forwarded_proto="https") == "https://[::1]:80"
+    assert shown(host="localhost", x_forwarded_proto="javascript") == "http://localhost"
+    # What cannot be an address is not repeated.
+    assert shown(host="localhost:1'; rm -rf") == "http://127.0.0.1:8000"
 
 
 def test_the_page_of_the_api_gives_an_example_or_all_values_of_every_option(

@@ -52,7 +52,7 @@ def test_rows_come_in_the_order_of_the_pictures_and_equal_single_answers(client:
     assert len(found) == len(SPOTS)
     for row, content in zip(found, contents, strict=True):
         single = client.post("/v1/gaze", params={"ratio": "1:1", "peaks": 2}, content=content).json()
-        del row["milliseconds"], single["milliseconds"]
+        del row["milliseconds"], single["milliseconds"], row["name"]
         assert row == single
 
 
@@ -62,6 +62,20 @@ def test_a_picture_that_fails_is_a_row_and_the_others_are_answered(client: httpx
     codes = [row.get("error", {}).get("code") for row in found]
     assert codes == [None, "not_a_picture", "bad_picture", "no_picture", None]
     assert found[0]["peaks"] == found[4]["peaks"]
+    assert [row["name"] for row in found] == [f"{n}.png" for n in range(5)]
+
+
+def test_rows_have_the_names_of_their_files_without_folders_and_control_characters(client: httpx.Client) -> None:
+    good = encoded(picture(64, 48))
+    given = ["C:\\Users\\me\\a.png", "../../b.png", "\x1b[31mred.png", "caf\u00e9 \u4e16.png", "a.png", "n" * 400, "/"]
+    sent = [("file", (name, good)) for name in given]
+    names = [row["name"] for row in rows(client.post("/v1/gaze", files=sent))]
+    assert names[1:4] == ["b.png", "\ufffd[31mred.png", "caf\u00e9 \u4e16.png"]
+    assert (names[0], names[4]) == ("a.png (1)", "a.png (5)"), "each has a name of its own"
+    assert names[5:] == ["n" * 255, "picture 7"]
+    compared = client.post("/v1/compare", files=sent[1:3]).json()
+    assert [each["name"] for each in compared["pictures"]] == names[1:3]
+    assert "name" not in client.post("/v1/gaze", files=sent[1:2]).json()
 
 
 def test_bytes_that_look_like_a_boundary_stay_in_their_picture(client: httpx.Client) -> None:

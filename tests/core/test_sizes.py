@@ -3,7 +3,7 @@
 import pytest
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.sizes import format_size, parse_size, shrunk, size_to_json
+from fastgaze.core.sizes import box_to_json, format_size, parse_size, point_to_json, shrunk, size_to_json
 
 
 def test_people_write_the_width_first() -> None:
@@ -12,6 +12,11 @@ def test_people_write_the_width_first() -> None:
     assert format_size((480, 640)) == "640x480"
     assert parse_size(format_size((7, 5))) == (7, 5)
     assert size_to_json((480, 640)) == {"width": 640, "height": 480}
+
+
+def test_boxes_and_points_have_names_in_json() -> None:
+    assert box_to_json((10, 20, 110, 70)) == {"left": 10, "top": 20, "width": 100, "height": 50}
+    assert point_to_json((1.234, 5)) == {"x": 1.23, "y": 5}
 
 
 @pytest.mark.parametrize("text", ["", "640", "640x", "x480", "0x5", "5x0", "-1x5", "640x480x3", "4.5x3"])

@@ -127,8 +127,12 @@ def test_what_deepgaze2_lacks_is_said_in_one_line(cache: Path, kept: Path, monke
     with pytest.raises(ModelError, match="no checkpoint at"):
         fastgaze.load(cache / "nothing.safetensors")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"run pip install 'fastgaze\[train\]'"):
+    with pytest.raises(MissingExtraError, match=r"run pip install 'fastgaze\[train\]'") as missing:
         fastgaze.load("deepgaze2")
+    # The message and the guide give the same line, which fetches no CUDA.
+    line = "uv pip install 'fastgaze[train]' --torch-backend=cpu"
+    assert line in str(missing.value)
+    assert line in (Path(__file__).parents[2] / "docs" / "train-your-own.md").read_text()
 
 
 def test_a_trunk_that_was_trained_is_not_left_out(teacher: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from experiments import (
     server_docs,
     site_docs,
     teacher_ladder,
+    temperatures,
     unisal,
     video_docs,
 )  # fmt: skip
@@ -32,6 +33,7 @@ PARTS: dict[tuple[str, str], tuple[str, Callable[[Any], str]]] = {
     ("crops", "crops"): ("crops", lambda record: crops.tables(record["rows"])),
     ("deploy", "kills"): ("kills", server_docs.kills_part),
     ("models", "border"): ("border", border.shown),
+    ("models", "categories"): ("temperatures", temperatures.shown),
     ("models", "ladder"): ("teacher_ladder", teacher_ladder.shown),
     ("models", "leave-out"): ("leave_out", leave_out.shown),
     ("models", "unisal"): ("unisal", unisal.shown),

@@ -138,6 +138,8 @@ def test_what_was_not_measured_is_named_with_its_command(tmp_path: Path) -> None
         "equal_cost",
         "choices",
         "speed",
+        "cluster_speed",
+        "cluster",
     ):
         assert f"Run `{COMMANDS[name]}`" in text, name
     assert "![" not in text

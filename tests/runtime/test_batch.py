@@ -87,6 +87,15 @@ def test_a_job_is_continued_by_a_model_that_computes_the_same_and_by_no_other(mo
         run(str(folder), output, str(again), workers=1)
 
 
+def test_a_job_of_a_version_with_other_columns_is_not_continued(model: str, tmp_path: Path) -> None:
+    folder, output = fill(tmp_path / "images", 2), str(tmp_path / "out")
+    run(str(folder), output, model, workers=1)
+    settings = tmp_path / "out" / "_job.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"format": 2}))
+    with pytest.raises(ArgumentError, match=r"of another version of fastgaze.*give a new folder"):
+        run(str(folder), output, model, workers=1)
+
+
 def test_a_second_start_does_nothing_and_a_grown_folder_only_what_is_new(model: str, tmp_path: Path) -> None:
     folder, output = fill(tmp_path / "images", 12), str(tmp_path / "out")
     run(str(folder), output, model, BatchOptions(shard=5), workers=1)

@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 import fastgaze.app
+from fastgaze.core.center_bias import GRID, fade_border, resample_log_density
 from fastgaze.core.errors import ArgumentError
-from fastgaze.runtime import render
+from fastgaze.runtime import contours, render
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.predictor import load
 
@@ -119,10 +120,34 @@ def test_contours_lie_around_the_shares_that_they_name() -> None:
     changed = (np.asarray(gaze.overlay(style="contours")) != picture).any(axis=2)
     # The circle around a share p of a Gaussian has the radius sigma * sqrt(-2 ln(1 - p)).
     crossings = np.flatnonzero(np.diff(changed[120, 150:].astype(int)) == 1) + 1
-    radii = 30 * np.sqrt(-2 * np.log(1 - np.array(sorted(render.SHARES))))
+    radii = 30 * np.sqrt(-2 * np.log(1 - np.array(sorted(contours.SHARES))))
     assert crossings == pytest.approx(radii, abs=5)
     assert not changed[120, 150]
     assert changed.mean() < 0.15
+
+
+def test_contours_have_no_corner_where_the_centre_bias_fades() -> None:
+    size = (240, 320)
+    faded = resample_log_density(fade_border(np.zeros(GRID, np.float32)), size)
+    log_density = resample_log_density(spot(size, at=(160, 15), sigma=40) + faded, size).astype(np.float32)
+    smooth = contours.rounded(log_density)
+
+    def sharpest(field: np.ndarray) -> float:
+        """The largest turn between rows of the left line around 90% of the attention, in degrees."""
+        bound = contours.bounds_of(field, log_density)[0]
+        rows = [row for row in field[:, :161] if row[0] < bound < row[-1]]
+        turns = np.diff(np.degrees(np.arctan(np.diff([np.interp(bound, row, np.arange(161)) for row in rows]))))
+        return float(np.abs(turns).max())
+
+    assert sharpest(log_density) > 3 * sharpest(smooth)
+    inside = smooth >= contours.bounds_of(smooth, log_density)[0]
+    assert np.exp(log_density)[inside].sum() == pytest.approx(0.9, abs=0.001)
+
+
+def test_contours_of_a_map_of_one_row_or_column_are_drawn() -> None:
+    for size in ((1, 40), (40, 1), (1, 1)):
+        gaze, _ = over(GROUNDS["white"], spot(size=size, at=(1, 1)))
+        assert gaze.overlay(style="contours").size == (size[1], size[0])
 
 
 def test_gray_is_the_map_alone() -> None:

@@ -58,11 +58,6 @@ class MissingExtraError(FastGazeError, ImportError):
     """An optional dependency that is not installed."""
 
 
-CPU_TORCH = (
-    "; without a GPU, first install the CPU build of torch as pytorch.org/get-started says: it saves gigabytes of CUDA"
-)
-
-
 def require(module: str, extra: str) -> ModuleType:
     """Import ``module``, or raise an error that names the pip command to install it."""
     try:
@@ -71,7 +66,15 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
         package = module.split(".")[0]
-        hint = CPU_TORCH if package == "torch" else ""
+        hint = _without_gpu(extra) if package == "torch" else ""
         raise MissingExtraError(
             f"{package} is needed for this and is not installed; run pip install 'fastgaze[{extra}]'{hint}"
         ) from error
+
+
+def _without_gpu(extra: str) -> str:
+    """What to add where torch is missing: pip alone fetches a build with gigabytes of CUDA libraries on Linux."""
+    return (
+        f", or on a machine without a GPU: uv pip install 'fastgaze[{extra}]' --torch-backend=cpu"
+        " (without uv: first install torch with the line for CPU on pytorch.org/get-started)"
+    )

@@ -1,4 +1,4 @@
-"""Writing files so that each is there completely or not at all."""
+"""Writing files so that each is there completely or not at all, and showing their names."""
 
 import os
 import platform
@@ -11,6 +11,11 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is imported
     import numpy as np
     import numpy.typing as npt
+
+
+def printable(name: str) -> str:
+    """Replace control characters and broken bytes, which the name of a file may hold: none is to reach a terminal."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
 
 
 def cache_dir() -> Path:

@@ -5,9 +5,12 @@
 - A point is (x, y) in pixels, x to the right and y down. Coordinates are continuous: the pixel in row r and column c
   covers [c, c + 1) x [r, r + 1), and its centre is (c + 0.5, r + 0.5).
 - A box is (left, top, right, bottom); right and bottom are the first column and row outside.
+- In JSON, a point is ``{"x": ..., "y": ...}`` and a box ``{"left": ..., "top": ..., "width": ..., "height": ...}``:
+  what is named cannot be taken for something else.
 """
 
 import re
+from collections.abc import Sequence
 
 from fastgaze.core.errors import ArgumentError
 
@@ -33,6 +36,18 @@ def size_to_json(size: Size) -> dict[str, int]:
     """(height, width) = (480, 640) -> ``{"width": 640, "height": 480}``."""
     height, width = size
     return {"width": width, "height": height}
+
+
+def box_to_json(box: Sequence[int]) -> dict[str, int]:
+    """(left, top, right, bottom) = (10, 20, 110, 70) -> ``{"left": 10, "top": 20, "width": 100, "height": 50}``."""
+    left, top, right, bottom = box
+    return {"left": left, "top": top, "width": right - left, "height": bottom - top}
+
+
+def point_to_json(point: Sequence[float]) -> dict[str, float]:
+    """(x, y) in pixels -> ``{"x": x, "y": y}``, to a hundredth of a pixel."""
+    x, y = point
+    return {"x": round(x, 2), "y": round(y, 2)}
 
 
 def shrunk(size: Size, longest: int) -> Size:

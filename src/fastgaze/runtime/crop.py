@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Json
-from fastgaze.core.sizes import Size
+from fastgaze.core.sizes import Size, box_to_json, point_to_json
 from fastgaze.runtime.headroom import Array, Head, find_heads
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
@@ -79,10 +79,10 @@ class Crop:
         """Plain values."""
         position = self.object_position
         return {
-            "box": list(self.box),
+            "box": box_to_json(self.box),
             "mass": round(self.mass, 6),
             "gain": round(self.gain, 6),
-            "focal_point": [round(coordinate, 2) for coordinate in self.focal_point],
+            "focal_point": point_to_json(self.focal_point),
             "scale": self.scale,
             "object_position": None if position is None else f"{position[0]:.2f}% {position[1]:.2f}%",
         }

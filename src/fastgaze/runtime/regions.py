@@ -22,7 +22,7 @@ from pathlib import Path
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document, Json
-from fastgaze.core.sizes import Size
+from fastgaze.core.sizes import Size, box_to_json
 
 FIXATIONS = 3
 """Fixations within which a region may be seen, unless another number is asked for: about the first second."""
@@ -62,10 +62,9 @@ class RegionAttention:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
-        left, top, right, bottom = self.box
         return {
             "name": self.name,
-            "box": {"left": left, "top": top, "width": right - left, "height": bottom - top},
+            "box": box_to_json(self.box),
             "share": round(self.share, 6),
             "lift": round(self.lift, 4),
             "rank": self.rank,

@@ -25,6 +25,7 @@ from PIL import Image, ImageDraw, ImageFont
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import Picture
 from fastgaze.core.sizes import Size
+from fastgaze.runtime.contours import SHARES, draw_lines
 from fastgaze.runtime.regions import RegionAttention
 
 Array = npt.NDArray[np.float32]
@@ -38,8 +39,6 @@ OPACITY = {"heat": 0.7, "focus": 0.85, "contours": 1.0, "gray": 1.0}
 """Of what is drawn, where it is strongest, unless another one is asked for."""
 LEAST_TOP = 16.0
 """The least lift that the highest colour stands for."""
-SHARES = (0.9, 0.75, 0.5, 0.25)
-"""Of the attention, inside the lines of ``contours``, from the outermost one."""
 
 # From blue over cyan and yellow to dark red: as legible as turbo on dark, white and red pictures, but people who do not
 # tell red from green see its levels apart as well. (level, RGB)
@@ -56,8 +55,6 @@ _CLEAR, _FOGGED = 0.5, 0.9
 # Between dark and light, so that it shows on white pages and on night scenes.
 _FOG = (104, 110, 120)
 _INK, _PAPER = (32, 33, 36), (255, 255, 255)
-# Rows that contours are drawn in at once.
-_STRIP = 64
 _TICKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # The least distance of two ticks on the bar, whose length is 1.
 _APART = 0.1
@@ -234,25 +231,7 @@ def _focus(shown: Image.Image, gaze: Drawable, scale: Scale, opacity: float) -> 
 
 
 def _contours(shown: Image.Image, gaze: Drawable, scale: Scale, opacity: float) -> None:  # noqa: ARG001
-    """Every line is a dark one under a narrower one in its colour, so that it shows on any ground."""
-    height, width = _size_of(shown)
-    field = np.asarray(Image.fromarray(gaze.grid).resize((width, height), Image.Resampling.BICUBIC))
-    bounds, half = _bounds(gaze.grid), max(max(height, width) / 700, 0.8)
-    for top in range(0, height, _STRIP):  # a few rows at once stay in the processor's cache
-        rows = field[top : top + _STRIP]
-        steepness = _steepness(field[max(top - 1, 0) : top + _STRIP + 1])[min(top, 1) :][: len(rows)]
-        for color, bound in zip(contour_colors(), bounds, strict=True):
-            distance = np.abs(rows - bound) / steepness  # in pixels, to first order
-            for ink, reach in ((_INK, 1.8 * half), (color, half)):
-                cover = (255 * opacity * (reach + 0.5 - distance).clip(0, 1)).astype(np.uint8)
-                shown.paste(ink, (0, top), Image.fromarray(cover))
-
-
-def _steepness(field: Array) -> Array:
-    """How much a field (h, w) changes from pixel to pixel, above 0."""
-    changes = [np.gradient(field, axis=axis) for axis in (0, 1) if field.shape[axis] > 1]
-    steepness: Array = np.sqrt(sum((change**2 for change in changes), np.zeros_like(field))) + np.float32(1e-6)
-    return steepness
+    draw_lines(shown, gaze.grid, contour_colors(), _INK, opacity)
 
 
 def outline(shown: Image.Image, regions: Sequence[RegionAttention], picture_size: Size) -> None:
@@ -307,13 +286,6 @@ def held_above(log_density: Array) -> Array:
     first = np.searchsorted(-flat[order], -flat, side="left")
     held: Array = before[first].astype(np.float32).reshape(log_density.shape)
     return held
-
-
-def _bounds(log_density: Array) -> list[float]:
-    """The log density on the line around each of ``SHARES``."""
-    ordered = np.sort(log_density, axis=None)[::-1]
-    held = np.cumsum(np.exp(ordered, dtype=np.float64))
-    return [float(ordered[min(int(np.searchsorted(held, share)), ordered.size - 1)]) for share in SHARES]
 
 
 def contour_colors() -> list[tuple[int, int, int]]:

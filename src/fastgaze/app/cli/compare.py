@@ -8,7 +8,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import write_whole
+from fastgaze.core.files import printable, write_whole
 from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _beside(images: list[str]) -> Path:
 def _print(found: "Comparison") -> None:
     for index, name in enumerate(found.names[1:], 1):
         same = f"{found.overlap(index):.0%} of the attention at the same places as in {found.names[0]}"
-        common.say(pictures.printable(f"{name}: {same}"))
+        common.say(printable(f"{name}: {same}"))
     if not any(found.regions):
         return
     from rich.table import Table
@@ -95,10 +95,10 @@ def _print(found: "Comparison") -> None:
     table = Table(box=None)
     table.add_column("region", no_wrap=True, overflow="ellipsis")
     for name in found.names:
-        table.add_column(pictures.printable(name), justify="right", overflow="fold")
+        table.add_column(printable(name), justify="right", overflow="fold")
     for change in found.changes():
         cells = zip(change.found, change.changes, strict=True)
-        table.add_row(pictures.printable(change.name), *(_cell(*cell, index > 0) for index, cell in enumerate(cells)))
+        table.add_row(printable(change.name), *(_cell(*cell, index > 0) for index, cell in enumerate(cells)))
     common.out.print(table)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
+from fastgaze.core.files import printable
 from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size, format_size, parse_size, size_to_json
 
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
     from fastgaze.runtime.crop import Crop
     from fastgaze.runtime.cutting import Cut
     from fastgaze.runtime.gazemap import GazeMap
+
+
+KINDS = {
+    ".jpg": "jpeg",
+    ".jpeg": "jpeg",
+    ".png": "png",
+    ".webp": "webp",
+    ".avif": "avif",
+    ".gif": "gif",
+    ".tif": "tiff",
+    ".tiff": "tiff",
+}
+"""The format of a file that ``--out`` names, by its suffix."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,10 @@ def crop(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the cropped pictures, or - for stdout. Without it, none is written."),
+        typer.Option(
+            help="Folder for the cropped pictures, or a file for one of them, or - for stdout. Without it, none is "
+            "written."
+        ),
     ] = None,
     format: Annotated[
         str, typer.Option(help="Format of the cropped pictures: keep, jpeg, png, webp, avif, gif or tiff.")
@@ -88,7 +105,10 @@ def crop(
     wishes, point = _wishes(ratio or [], size or []), _point(focus)
     most = candidates or (3 if out is None else 1)
     bias = pictures.read_bias(center_bias)
-    jobs = pictures.find_jobs(images, out)
+    file = pictures.file_of(out, KINDS)
+    if file is not None:
+        format = _format_of(file, format, wishes)
+    jobs = pictures.find_jobs(images, out, file)
     piped = out is not None and pictures.goes_to_stdout(jobs, out, json)
     if piped:
         _check_pipe(jobs, wishes)
@@ -100,14 +120,14 @@ def crop(
         gaze = predictor.look(picture, pixels).at(None, bias)
         found = {wish: _windows(gaze, wish, point, most) for wish in wishes}
         cuts = {wish: gaze.cut(found[wish][0], wish.size, None, format, quality) for wish in wanted}
-        written = [] if job.stem is None else _save(job.stem, cuts)
+        written = [] if job.stem is None else _save(job, cuts)
         if piped:
             sys.stdout.buffer.write(next(iter(cuts.values())).content)
             sys.stdout.buffer.flush()
         elif not json:
             _print(job.label, found, bool(written))
         facts = gaze.to_json() | {"crops": _listed(found)} if json else {}
-        return {"image": job.label, **facts, "written": written, "srcset": _srcset(written)}
+        return {"name": job.label, **facts, "written": written, "srcset": _srcset(written)}
 
     results, failures = pictures.run_jobs(jobs, work, "crop")
     if json:
@@ -144,7 +164,7 @@ def _print(label: str, found: "dict[Wish, list[Crop]]", written: bool) -> None:
     show = common.report if written else common.say
     for wish, windows in found.items():
         for window in windows:
-            show(pictures.printable(f"{label} {wish.text}: {_line(window)}"))
+            show(printable(f"{label} {wish.text}: {_line(window)}"))
 
 
 def _listed(found: "dict[Wish, list[Crop]]") -> list[Document]:
@@ -159,11 +179,23 @@ def _check_pipe(jobs: list[pictures.Job], wishes: list[Wish]) -> None:
     pictures.refuse_terminal("a picture", "or leave out --out to list the windows")
 
 
-def _save(stem: Path, cuts: "dict[Wish, Cut]") -> list[Document]:
+def _format_of(file: Path, format: str, wishes: list[Wish]) -> str:
+    """What the name of the file says, unless ``--format`` says something else."""
+    if len(wishes) > 1:
+        raise ArgumentError(
+            f"--out {file} is one file, but {len(wishes)} shapes are wanted; give a folder, such as --out {file.stem}"
+        )
+    told = KINDS[file.suffix.lower()]
+    if format not in ("keep", told):
+        raise ArgumentError(f"--out {file} is a file for {told}, not for --format {format}; leave out one of them")
+    return told
+
+
+def _save(job: pictures.Job, cuts: "dict[Wish, Cut]") -> list[Document]:
     """Write one file for each window; what is told of it."""
     written = []
     for wish, cut in cuts.items():
-        path = stem.with_name(f"{stem.name}.{wish.mark}{cut.suffix}")
+        path = job.result(f".{wish.mark}{cut.suffix}")
         cut.save(path)
         facts = {"file": str(path), **size_to_json(cut.size), "bytes": len(cut.content), "enlarged": cut.enlarged}
         written.append(facts)

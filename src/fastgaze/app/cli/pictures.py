@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ import typer
 
 from fastgaze.app.cli.common import STANDARD_STREAM, limit_blas, progress
 from fastgaze.core.errors import ArgumentError, FastGazeError
+from fastgaze.core.files import printable
 from fastgaze.core.jsonable import Json
 from fastgaze.runtime.regions import MOST_FIXATIONS
 
@@ -31,7 +32,11 @@ Bias = Annotated[
     str, typer.Option("--center-bias", help="model, none, or FILE.npy with a log density of shape (height, width).")
 ]
 Out = Annotated[
-    Path | None, typer.Option(help="Folder for the results, or - for stdout. By default they lie beside each picture.")
+    Path | None,
+    typer.Option(
+        help="Folder for the results, or a file for that of one picture, or - for stdout. By default they lie beside "
+        "each picture."
+    ),
 ]
 
 Style = Annotated[
@@ -65,6 +70,13 @@ class Job:
     source: str | bytes
     stem: Path | None
     """None: there is no file to write, or it goes to stdout."""
+    file: Path | None = None
+    """The one file to write, where ``--out`` names a file and not a folder."""
+
+    def result(self, ending: str) -> Path:
+        """Where the result whose name ends so is written."""
+        assert self.stem is not None
+        return self.file or self.stem.with_name(self.stem.name + ending)
 
 
 def load_model(name: str | None, engine: str, threads: int) -> "Predictor":
@@ -96,8 +108,27 @@ def read_bias(text: str) -> "CenterBias":
     return array
 
 
-def find_jobs(images: list[str], out: Path | None) -> list[Job]:
-    """Every picture that the arguments name, once, in order, with the place of its results."""
+def file_of(out: Path | None, kinds: Collection[str]) -> Path | None:
+    """``--out`` itself where it is the name of a file, by its suffix; None for a folder, a stream or nothing.
+
+    kinds: suffixes of the files that the verb can write.
+    """
+    from fastgaze.core.pictures import SUFFIXES
+
+    if out is None or out.is_dir() or out.suffix.lower() not in (*SUFFIXES, *kinds):
+        return None
+    if out.suffix.lower() not in kinds:
+        raise ArgumentError(f"--out {out}: such files cannot be written; use {', '.join(kinds)}, or give a folder")
+    return out
+
+
+def find_jobs(images: list[str], out: Path | None, file: Path | None = None) -> list[Job]:
+    """Every picture that the arguments name, once, in order, with the place of its results.
+
+    file: what ``file_of`` gave for ``out``.
+    """
+    if file is not None:
+        return [_one_job(find_jobs(images, None), file)]
     if is_stdout(out, json=False):
         return [replace(job, stem=None) for job in find_jobs(images, None)]
     if out is not None and out.exists() and not out.is_dir():
@@ -113,6 +144,17 @@ def find_jobs(images: list[str], out: Path | None) -> list[Job]:
         else Job("stdin", sys.stdin.buffer.read(), None if out is None else out / "stdin")
         for path, stem in zip(paths, stems, strict=True)
     ]
+
+
+def _one_job(jobs: list[Job], file: Path) -> Job:
+    if len(jobs) != 1:
+        raise ArgumentError(
+            f"--out {file} is one file, but {len(jobs)} pictures are named; give a folder, such as --out {file.stem}"
+        )
+    (job,) = jobs
+    if isinstance(job.source, str) and file.exists() and os.path.samefile(job.source, file):
+        raise ArgumentError(f"--out {file} is the picture itself, which would be lost; give another name")
+    return replace(job, stem=file.with_suffix(""), file=file)
 
 
 def is_stdout(out: Path | None, json: bool) -> bool:
@@ -223,13 +265,8 @@ def _reason(error: OSError | MemoryError, verb: str) -> str:
 
 def _report(job: Job, message: str, results: list[dict[str, Json]]) -> None:
     message = " ".join(message.split())
-    results.append({"image": job.label, "error": message})
+    results.append({"name": job.label, "error": message})
     typer.echo(f"fastgaze: {printable(message)}", err=True)
-
-
-def printable(text: str) -> str:
-    """Replace control characters and broken bytes, which a file name may hold, so that none reaches the terminal."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def finish(count: int, failures: int) -> None:

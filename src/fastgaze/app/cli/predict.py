@@ -11,7 +11,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import write_whole
+from fastgaze.core.files import printable, write_whole
 from fastgaze.core.jsonable import Json
 from fastgaze.core.sizes import Size, parse_size, shrunk
 from fastgaze.runtime.regions import FIXATIONS
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fastgaze.runtime.regions import Region, RegionAttention
 
 FORMATS = {"png": f"{pictures.MARK}.png", "npy": ".npy", "json": ".json"}
+KINDS = {".png": "png", ".jpg": "png", ".jpeg": "png", ".webp": "png", ".npy": "npy", ".json": "json"}
+"""What a file that ``--out`` names holds, by its suffix."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,13 @@ def predict(
     images: pictures.Images,
     out: pictures.Out = None,
     format: Annotated[
-        str,
-        typer.Option(help="What to write: png (overlay), npy (log density), json (summary); several as png,json."),
-    ] = "png",
+        str | None,
+        typer.Option(
+            help="What to write: png (overlay), npy (log density), json (summary); several as png,json. By default "
+            "png, or what the name of the file says.",
+            show_default=False,
+        ),
+    ] = None,
     model: common.Model = None,
     size: Annotated[
         str | None,
@@ -93,14 +99,16 @@ def predict(
     """Predict where people look in pictures, as overlays, log densities or summaries.
 
     The results lie beside each picture, as NAME.gaze.png, NAME.npy and NAME.json, or in the folder given with --out.
+    For one picture, --out may also name a file that ends in .png, .jpg, .webp, .npy or .json.
     """
     from fastgaze.runtime.regions import parse_regions
 
-    formats = _parse_formats(format)
     map_size = None if size is None else parse_size(size)
     predictor = pictures.load_model(model, engine, threads)
+    file = pictures.file_of(out, KINDS)
+    formats = _parse_formats(format, file)
     bias = pictures.read_bias(center_bias)
-    jobs = pictures.find_jobs(images, out)
+    jobs = pictures.find_jobs(images, out, file)
     wanted = Wanted(peaks, parse_regions(region or []), fixations, style, opacity, legend)
     piped = pictures.goes_to_stdout(jobs, out, json)
     if piped:
@@ -108,15 +116,15 @@ def predict(
 
     def work(job: pictures.Job) -> dict[str, Json]:
         gaze = _look(predictor, job, map_size, "png" in formats).at(map_size, bias)
-        written = [] if job.stem is None else _write(gaze, job.stem, formats, wanted)
+        written = [] if job.stem is None else _write(gaze, job, formats, wanted)
         if piped:
-            sys.stdout.buffer.write(_encode(gaze, formats[0], wanted))
+            sys.stdout.buffer.write(_encode(gaze, f".{formats[0]}", wanted))
             sys.stdout.buffer.flush()
         elif not json:
-            common.report(pictures.printable(_line(job.label, gaze, written)))
+            common.report(printable(_line(job.label, gaze, written)))
             for found in wanted.found(gaze):
-                common.report(pictures.printable(_region_line(found, fixations)))
-        return {"image": job.label, **wanted.to_json(gaze), "written": written}
+                common.report(printable(_region_line(found, fixations)))
+        return {"name": job.label, **wanted.to_json(gaze), "written": written}
 
     results, failures = pictures.run_jobs(jobs, work, "predict")
     if json:
@@ -124,10 +132,14 @@ def predict(
     pictures.finish(len(jobs), failures)
 
 
-def _parse_formats(text: str) -> list[str]:
+def _parse_formats(text: str | None, file: Path | None) -> list[str]:
+    told = "png" if file is None else KINDS[file.suffix.lower()]
+    text = told if text is None else text
     formats = list(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
     if not formats or not set(formats) <= set(FORMATS):
         raise ArgumentError(f"--format {text!r} is not a list of {', '.join(FORMATS)}, such as png,npy")
+    if file is not None and formats != [told]:
+        raise ArgumentError(f"--out {file} is a file for {told}, not for --format {text}; leave out one of them")
     return formats
 
 
@@ -140,11 +152,11 @@ def _check_pipe(jobs: list[pictures.Job], formats: list[str]) -> None:
         pictures.refuse_terminal(f"a {formats[0].upper()} file", "or ask for --format json")
 
 
-def _write(gaze: "GazeMap", stem: Path, formats: list[str], wanted: Wanted) -> list[str]:
+def _write(gaze: "GazeMap", job: pictures.Job, formats: list[str], wanted: Wanted) -> list[str]:
     written = []
     for name in formats:
-        path = stem.with_name(stem.name + FORMATS[name])
-        write_whole(path, _encode(gaze, name, wanted))
+        path = job.result(FORMATS[name])
+        write_whole(path, _encode(gaze, path.suffix.lower(), wanted))
         written.append(str(path))
     return written
 
@@ -158,14 +170,14 @@ def _look(predictor: "Predictor", job: pictures.Job, size: Size | None, shown: b
     return predictor.look(picture, (size or shrunk(picture.size, DISPLAY)) if shown else None)
 
 
-def _encode(gaze: "GazeMap", name: str, wanted: Wanted) -> bytes:
-    """The bytes of one result."""
-    if name == "json":
+def _encode(gaze: "GazeMap", suffix: str, wanted: Wanted) -> bytes:
+    """The bytes of one result, of the kind that ``suffix`` names."""
+    if suffix == ".json":
         return (jsonlib.dumps(wanted.to_json(gaze), indent=2) + "\n").encode()
-    if name == "png":
-        from fastgaze.core.encoding import encode_png
+    if suffix != ".npy":
+        from fastgaze.core.encoding import encode
 
-        return encode_png(wanted.overlay(gaze))
+        return encode(wanted.overlay(gaze), suffix)
     import numpy as np
 
     buffer = io.BytesIO()

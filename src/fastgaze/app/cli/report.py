@@ -7,7 +7,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import write_whole
+from fastgaze.core.files import printable, write_whole
 from fastgaze.core.jsonable import Json
 from fastgaze.runtime.regions import FIXATIONS
 
@@ -50,8 +50,8 @@ def report(
     def work(job: pictures.Job) -> dict[str, Json]:
         gaze = predictor.predict(job.source, center_bias=bias)
         boxes = boxes_in(regions, gaze.picture_size, jobs.index(job) + 1)
-        sections.append(describe(pictures.printable(Path(job.label).name), gaze, boxes, ratios, fixations))
-        return {"image": job.label, **gaze.to_json(ratios=ratios, regions=boxes, fixations=fixations)}
+        sections.append(describe(printable(Path(job.label).name), gaze, boxes, ratios, fixations))
+        return {"name": job.label, **gaze.to_json(ratios=ratios, regions=boxes, fixations=fixations)}
 
     results, failures = pictures.run_jobs(jobs, work, "report")
     if sections:

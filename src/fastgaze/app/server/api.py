@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from time import monotonic, perf_counter
 
@@ -59,6 +60,9 @@ _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _SIGNING = ("expires", "signature")
 _MOST_PARAMETERS = 128
 """In a query: twice as many as there can be regions."""
+_DOCS_ADDRESS = "http://127.0.0.1:8000"
+"""In the examples of /docs for those whose request does not tell how they reach the server."""
+_DOCS_KEPT = 16
 _BUSY_SECONDS = 0.4
 """Before 503 is said, and for every bad picture after the first: who asks again at once cannot keep the server busy."""
 
@@ -108,7 +112,9 @@ class Server:
         self._models = json.dumps(describe_models(cards, limits)).encode()
         described = document(self.names, limits)
         self._openapi = site.File(json.dumps(described).encode(), "application/json")
-        self._docs = site.File(docs.page(described).encode(), "text/html; charset=utf-8")
+        # One for each address by which the server is called: whoever makes up names keeps the latest few.
+        self._docs = lru_cache(_DOCS_KEPT)(lambda address: site.html_file(docs.page(described, address)))
+        self._docs(_DOCS_ADDRESS)
 
     def app(self) -> Starlette:
         """The routes as an application."""
@@ -148,7 +154,8 @@ class Server:
 
     async def docs(self, request: Request) -> Response:
         """The API for people to read."""
-        return self._docs.response(request, self._limits)
+        address = docs.address_of(request.scope["scheme"], request.headers) or _DOCS_ADDRESS
+        return self._docs(address).response(request, self._limits)
 
     async def page_file(self, request: Request) -> Response:
         """What the page is made of."""

@@ -1,16 +1,21 @@
 """The OpenAPI document as a page that people can read, without a script."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from fastgaze.core.jsonable import Document, Json
 
+_HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?", re.ASCII)
 
-def page(document: Document) -> str:
-    """The whole page."""
+
+def page(document: Document, address: str) -> str:
+    """The whole page for people who reach the server at ``address``, such as ``http://127.0.0.1:8000``."""
     sections = [
-        _section(path, method, found) for path, way in document["paths"].items() for method, found in way.items()
+        _section(path, method, found, address)
+        for path, way in document["paths"].items()
+        for method, found in way.items()
     ]
     info = document["info"]
     return f"""<!doctype html>
@@ -34,11 +39,20 @@ Try it: <a href="/">the page</a>.</p></header>
 """
 
 
-def _section(path: str, method: str, found: Document) -> str:
+def address_of(scheme: str, headers: Mapping[str, str]) -> str:
+    """Where the one who asks reaches the server, by what the request says; empty for what cannot be an address.
+
+    A proxy that encrypts says so in ``X-Forwarded-Proto``. Nothing but examples depends on it.
+    """
+    host, proxy = headers.get("host", ""), headers.get("x-forwarded-proto", "")
+    return f"{proxy if proxy in ('http', 'https') else scheme}://{host}" if _HOST.fullmatch(host) else ""
+
+
+def _section(path: str, method: str, found: Document, address: str) -> str:
     parts = [f"<p>{escape(found['summary'])} {escape(found.get('description', ''))}</p>"]
     if "requestBody" in found:
         parts.append(f"<p>Body: {escape(found['requestBody']['description'])}</p>")
-        parts.append(f"<pre><code>{escape(_example(path))}</code></pre>")
+        parts.append(f"<pre><code>{escape(_example(address + path))}</code></pre>")
     if found.get("parameters"):
         rows = [(p["name"], _values(p["schema"]), p["description"]) for p in found["parameters"]]
         parts.append(_table(("option", "values", "meaning"), rows))
@@ -48,16 +62,13 @@ def _section(path: str, method: str, found: Document) -> str:
     return head + "".join(parts) + "</section>\n"
 
 
-def _example(path: str) -> str:
+def _example(address: str) -> str:
     """A command that works as it stands, with pictures of one's own."""
-    address = f"http://127.0.0.1:8000{path}"
-    match path:
-        case "/v1/compare":
-            return f"curl -F file=@a.png -F file=@b.png '{address}'"
-        case "/v1/crop":
-            return f"curl --data-binary @photo.jpg '{address}?size=1200x630&format=keep' -o crop.jpg"
-        case _:
-            return f"curl --data-binary @photo.jpg '{address}'"
+    if address.endswith("/compare"):
+        return f"curl -F file=@a.png -F file=@b.png '{address}'"
+    if address.endswith("/crop"):
+        return f"curl --data-binary @photo.jpg '{address}?size=1200x630&format=keep' -o crop.jpg"
+    return f"curl --data-binary @photo.jpg '{address}'"
 
 
 def _values(schema: Document) -> str:

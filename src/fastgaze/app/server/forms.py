@@ -6,8 +6,10 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from fastgaze.app.server.limits import ApiError
+from fastgaze.core.files import printable
 
 _MOST_PARTS = 64
+_MOST_NAME = 255
 
 
 @dataclass
@@ -16,13 +18,15 @@ class Form:
 
     pictures: list[tuple[int, int]] = field(default_factory=list)
     """Where they begin and end in the form's bytes."""
+    names: list[str | None] = field(default_factory=list)
+    """Of the pictures' files, without folders; None where the client gave none."""
     fields: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass
 class _Part:
     name: str = ""
-    is_file: bool = False
+    file: bytes | None = None
     header: bytes = b""
     value: bytes = b""
     span: tuple[int, int] = (0, 0)
@@ -42,8 +46,9 @@ def parse_form(content: bytes, content_type: str) -> Form:
         raise _bad_form("its parts cannot be told apart") from error
     form = Form()
     for part in parts:
-        if part.name == "image" or part.is_file:
+        if part.name == "image" or part.file is not None:
             form.pictures.append(part.span)
+            form.names.append(_file_name(part.file or b""))
         else:
             form.fields.append((part.name, content[slice(*part.span)].decode("utf-8", "replace")))
     return form
@@ -67,7 +72,7 @@ def _split(content: bytes, boundary: bytes) -> list[_Part]:
         if part.header.lower() == b"content-disposition":
             options = parse_options_header(part.value)[1]
             part.name = options.get(b"name", b"").decode("utf-8")
-            part.is_file = b"filename" in options
+            part.file = options.get(b"filename")
         part.header = part.value = b""
 
     def data(_: bytes, start: int, end: int) -> None:
@@ -93,6 +98,12 @@ def _split(content: bytes, boundary: bytes) -> list[_Part]:
     if not ended:
         raise _bad_form("its last boundary is missing, and with it perhaps a part of a picture")
     return parts
+
+
+def _file_name(given: bytes) -> str | None:
+    """A client's own word for a file: its last part, printable, of a length that a file system would take."""
+    name = printable(given.decode("utf-8", "replace")).replace("\\", "/").rpartition("/")[2]
+    return name[:_MOST_NAME].strip() or None
 
 
 def _bad_form(reason: str) -> ApiError:

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import numpy as np
 
-from fastgaze.app.server.forms import parse_form
+from fastgaze.app.server.forms import Form, parse_form
 from fastgaze.app.server.limits import (
     LONGEST_MAP_SIDE,
     SERVED_FORMATS,
@@ -85,6 +85,7 @@ class Several:
 
     pictures: list[tuple[int, int]]
     """Where they begin and end in the form's bytes."""
+    names: list[str]
     options: Options
 
 
@@ -103,9 +104,9 @@ def work(
         query = [(name, value) for name, value in task.query]
         options = parse_request(task.verb, query + form.fields, list(predictors), limits)
         if task.verb == "compare":
-            return _compared(task, content, form.pictures, options, predictors, limits, heavy)
+            return _compared(task, content, form, options, predictors, limits, heavy)
         if len(form.pictures) > 1:
-            return _several(task.verb, form.pictures, options, limits)
+            return _several(task.verb, form, options, limits)
         picture = content[slice(*form.pictures[0])] if form.pictures else b""
     if task.verb == "compare":
         raise _not_enough(1)
@@ -120,7 +121,8 @@ def work(
             return needs
         job = gaze if task.verb == "gaze" else crop
         found = job(predictor, opened, options, limits)
-    return found if isinstance(found, JobResult) else _json(found, start)
+    named = {"name": task.name} if task.name else {}
+    return found if isinstance(found, JobResult) else _json(named | found, start)
 
 
 def _may_start(needs: Needs, task: Task, heavy: bool) -> bool:
@@ -131,13 +133,13 @@ def _may_start(needs: Needs, task: Task, heavy: bool) -> bool:
 def _compared(
     task: Task,
     content: bytes,
-    spans: list[tuple[int, int]],
+    form: Form,
     options: Options,
     predictors: Mapping[str, Predictor],
     limits: Limits,
     heavy: bool,
 ) -> JobResult | Needs:
-    start = perf_counter()
+    start, spans = perf_counter(), form.pictures
     most = min(MOST_PICTURES, limits.pictures)
     if not 2 <= len(spans) <= most:
         raise _not_enough(len(spans), most)
@@ -148,7 +150,7 @@ def _compared(
         needs = _needs("compare", opened, len(content), options, predictor, limits)
         if not _may_start(needs, task, heavy):
             return needs
-        found = compare(predictor, opened, options)
+        found = compare(predictor, opened, names_of(form.names), options)
     return found if isinstance(found, JobResult) else _json(found, start)
 
 
@@ -157,13 +159,13 @@ def _not_enough(n: int, most: int = MOST_PICTURES) -> ApiError:
     return ApiError(400, "no_picture", message)
 
 
-def _several(verb: str, pictures: list[tuple[int, int]], options: Options, limits: Limits) -> Several:
+def _several(verb: str, form: Form, options: Options, limits: Limits) -> Several:
     if verb != "gaze" or options.format != "json":
         raise bad_option("several pictures in one request are for /v1/gaze with format=json; with ratio it gives crops")
-    if len(pictures) > limits.pictures:
-        message = f"{len(pictures)} pictures in one request are more than {limits.pictures}; send several requests"
+    if len(form.pictures) > limits.pictures:
+        message = f"{len(form.pictures)} pictures in one request are more than {limits.pictures}; send several requests"
         raise ApiError(413, "too_many_pictures", message)
-    return Several(pictures, options)
+    return Several(form.pictures, names_of(form.names), options)
 
 
 def _open(content: bytes, limits: Limits) -> Picture:
@@ -264,13 +266,15 @@ def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limit
     return JobResult(made.content, f"image/{made.format}")
 
 
-def compare(predictor: Predictor, opened: Sequence[Picture], options: Options) -> JobResult | Document:
+def compare(
+    predictor: Predictor, opened: Sequence[Picture], names: Sequence[str], options: Options
+) -> JobResult | Document:
     """The answer of ``POST /v1/compare``: what changed, or the pictures side by side."""
     gazes = [predictor.look(picture).at(None, options.center_bias) for picture in opened]
     regions = [parse_region(text) for text in options.regions]
     boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]
     try:
-        found = Comparison(gazes, names_of(opened), boxes, options.fixations)
+        found = Comparison(gazes, names, boxes, options.fixations)
     except ArgumentError as error:
         raise bad_option(str(error)) from None
     if options.format == "overlay":

@@ -159,7 +159,8 @@ def _do(
     except Exception:
         return wire.Outcome("bug", message=traceback.format_exc(limit=8)), b""
     if isinstance(found, jobs.Several):
-        return wire.Outcome("parts", parts=[list(part) for part in found.pictures], options=asdict(found.options)), b""
+        parts = [list(part) for part in found.pictures]
+        return wire.Outcome("parts", parts=parts, names=found.names, options=asdict(found.options)), b""
     if isinstance(found, jobs.Needs):
         return wire.Outcome("needs", heavy=found.heavy, size=found.size, cost=found.seconds), b""
     return wire.Outcome("answer", media_type=found.media_type), found.content

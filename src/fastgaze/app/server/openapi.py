@@ -181,7 +181,7 @@ def _body(name: str, limits: Limits) -> Document:
         form = {"anyOf": [form, several | {"required": ["file"]}]}
         description += (
             f" A form may hold up to {limits.pictures} pictures of {amount(limits.bytes)} together; "
-            "the answer to two or more is Results, in their order."
+            "the answer to two or more is Results, in their order and with the names of their files."
         )
     if name == "compare":
         most = min(MOST_PICTURES, limits.pictures)
@@ -261,12 +261,14 @@ def _schemas() -> Document:
     size = _object({"width": side, "height": side}) | {"description": "in pixels"}
     times = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
     point = {"description": "in pixels of the picture; the centre of the first pixel is at 0.5"}
+    box = _object({"left": whole, "top": whole, "width": side, "height": side})
+    box |= {"description": "in pixels of the picture"}
     window = _object(
         {
-            "box": _list(whole, 4) | {"description": "[left, top, right, bottom] in pixels of the picture"},
+            "box": box,
             "mass": share | {"description": "share of all fixations expected inside"},
             "gain": {"type": "number", "description": "mass minus that of a window of this size in the middle"},
-            "focal_point": _list(number, 2) | point,
+            "focal_point": _object({"x": number, "y": number}) | point,
             "scale": share | {"description": "size relative to the largest window of this ratio"},
             "object_position": {"type": ["string", "null"], "description": "for CSS; null if scale is below 1"},
         }
@@ -274,7 +276,7 @@ def _schemas() -> Document:
     region = _object(
         {
             "name": text,
-            "box": _object({"left": whole, "top": whole, "width": side, "height": side}),
+            "box": box,
             "share": share | {"description": "share of all fixations expected inside"},
             "lift": {"type": "number", "minimum": 0, "description": "share, divided by the share of the area"},
             "rank": {"type": "integer", "minimum": 1, "description": "1 for the largest share"},
@@ -294,6 +296,8 @@ def _schemas() -> Document:
         "heat": text,
     }
     nullable = _list({"type": ["number", "null"]})
+    error = _object({"code": text, "message": text})
+    failure = _object({"name": text, "error": error})
     change = _object({"name": text, "shares": nullable, "changes": nullable})
     return {
         "Gaze": _object(gaze, ("heat",)),
@@ -306,12 +310,12 @@ def _schemas() -> Document:
                 "milliseconds": times,
             }
         ),
-        "Results": _object({"results": _list({"oneOf": [_reference("Gaze"), _reference("Error")]})}),
+        "Results": _object({"results": _list({"oneOf": [_object({"name": text, **gaze}, ("heat",)), failure]})}),
         "Models": _object({"default": text, "models": _list(_model()), "limits": {"type": "object"}}),
         "Live": _object({"status": {"const": "ok"}, "version": text}),
         "Ready": _object({"status": {"enum": ["ok", "starting"]}, "in_flight": whole, "workers": {"type": "object"}}),
         "Document": {"type": "object"},
-        "Error": _object({"error": _object({"code": text, "message": text})}),
+        "Error": _object({"error": error}),
     }
 
 

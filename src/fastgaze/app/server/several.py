@@ -23,15 +23,16 @@ async def answer_each(pool: Pool, request: Request, parts: wire.Outcome, room: S
     later = replace(request, caller=replace(request.caller, known=False, behind=True))
     first = parts.parts[:1]
 
-    async def row(start: int, end: int) -> bytes | memoryview | None:
-        task = replace(request.task, options=parts.options, query=[], content_type="")
+    async def row(start: int, end: int, name: str) -> bytes | memoryview | None:
+        task = replace(request.task, options=parts.options, query=[], content_type="", name=name)
         async with free:
             one = request if [start, end] in first else later
             return await _row(pool, replace(one, task=task, content=whole[start:end]), room)
 
     whole = memoryview(request.content)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(row(start, end)) for start, end in parts.parts]
+        named = zip(parts.parts, parts.names, strict=True)
+        tasks = [group.create_task(row(start, end, name)) for (start, end), name in named]
     rows = [task.result() for task in tasks]
     found = [row for row in rows if row is not None]
     if len(found) < len(rows):
@@ -40,7 +41,7 @@ async def answer_each(pool: Pool, request: Request, parts: wire.Outcome, room: S
 
 
 async def _row(pool: Pool, request: Request, room: Share) -> bytes | memoryview | None:
-    """One picture's answer or error, as JSON."""
+    """One picture's answer or error, as JSON, with its name."""
     own = room.budget.share()
     try:
         answer = await pool.run(request, own)
@@ -50,6 +51,6 @@ async def _row(pool: Pool, request: Request, room: Share) -> bytes | memoryview 
         room.absorb(own)
         return answer.content
     except ApiError as error:
-        return json.dumps(error.to_json()).encode()
+        return json.dumps({"name": request.task.name, **error.to_json()}).encode()
     finally:
         own.release()

@@ -60,6 +60,11 @@ class File:
         return PacedResponse(self.packed if pack else self.content, self.media_type, limits, headers)
 
 
+def html_file(page: str) -> File:
+    """A page that was made here."""
+    return File(page.encode(), _TYPES[".html"])
+
+
 Files = Mapping[str, File]
 
 

@@ -36,6 +36,8 @@ class Task:
     """Of a multipart form; otherwise the body is the picture."""
     signed: bool = False
     """Whether the address was signed: then a form holds the picture alone, as its options would not be signed."""
+    name: str = ""
+    """Of one picture of several, which its answer repeats."""
     granted: bool = False
     """Whether there is room for the answer and time for the work, whatever they come to."""
 
@@ -60,6 +62,8 @@ class Outcome:
     """needs: seconds of CPU time that decoding takes, roughly."""
     parts: list[list[int]] = field(default_factory=list)
     """parts: where the pictures of a form begin and end in its bytes."""
+    names: list[str] = field(default_factory=list)
+    """parts: what the pictures are called."""
     options: Document | None = None
     """parts: what is asked for each of them."""
     seconds: float = 0.0

@@ -14,7 +14,7 @@ from fastgaze.runtime.card import identity
 from fastgaze.runtime.crop import parse_ratio
 from fastgaze.runtime.engines import DEFAULT_ENGINE
 
-FORMAT = 2
+FORMAT = 3
 SETTINGS = "_job.json"
 _PATHS = "_paths-{:04d}.parquet"
 _SHARD = "part-{:04d}-{:06d}.parquet"
@@ -180,6 +180,8 @@ def _damaged(folder: Folder, name: str) -> DataError:
 
 def _compare(before: Document, now: Document, url: str) -> None:
     before = {"engine": DEFAULT_ENGINE} | before  # jobs that were begun before there was a choice
+    if before.get("format") != now["format"]:
+        raise ArgumentError(f"{url} holds a job of another version of fastgaze, whose rows differ; give a new folder")
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
         raise ArgumentError(

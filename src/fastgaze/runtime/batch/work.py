@@ -112,10 +112,10 @@ def schema(options: BatchOptions, model: str) -> "pyarrow.Schema":
     peak = arrow.struct([(name, real) for name in ("x", "y", "mass", "density")])
     window = arrow.struct(
         [
-            ("box", arrow.list_(whole)),
+            ("box", arrow.struct([(name, whole) for name in ("left", "top", "width", "height")])),
             ("mass", real),
             ("gain", real),
-            ("focal_point", arrow.list_(real)),
+            ("focal_point", arrow.struct([("x", real), ("y", real)])),
             ("scale", real),
             ("object_position", text),
         ]

@@ -65,16 +65,16 @@ export function showRatios(onChoose) {
   $("ratios").replaceChildren(...chips);
 }
 
-function thumbnail(photo, size, [left, top, right, bottom]) {
+function thumbnail(photo, size, { left, top, width, height }) {
   const canvas = document.createElement("canvas");
-  const pixels = 2 * Math.min(84 / (right - left), 60 / (bottom - top));
-  canvas.width = Math.max(Math.round(pixels * (right - left)), 1);
-  canvas.height = Math.max(Math.round(pixels * (bottom - top)), 1);
+  const pixels = 2 * Math.min(84 / width, 60 / height);
+  canvas.width = Math.max(Math.round(pixels * width), 1);
+  canvas.height = Math.max(Math.round(pixels * height), 1);
   const x = photo.naturalWidth / size.width;
   const y = photo.naturalHeight / size.height;
   const context = canvas.getContext("2d");
   context.imageSmoothingQuality = "high";
-  context.drawImage(photo, left * x, top * y, (right - left) * x, (bottom - top) * y, 0, 0, canvas.width, canvas.height);
+  context.drawImage(photo, left * x, top * y, width * x, height * y, 0, 0, canvas.width, canvas.height);
   canvas.setAttribute("aria-hidden", "true");
   return canvas;
 }

@@ -46,11 +46,11 @@ export async function saveOverlay(photo, heat, opacity, file) {
   save(blob, `${stem(file.name)}.gaze.${suffix(blob)}`);
 }
 
-export async function saveCrop(photo, size, [left, top, right, bottom], ratio, file) {
+export async function saveCrop(photo, size, box, ratio, file) {
   const x = photo.naturalWidth / size.width;
   const y = photo.naturalHeight / size.height;
-  const canvas = paint((right - left) * x, (bottom - top) * y, (context, width, height) =>
-    context.drawImage(photo, left * x, top * y, (right - left) * x, (bottom - top) * y, 0, 0, width, height),
+  const canvas = paint(box.width * x, box.height * y, (context, width, height) =>
+    context.drawImage(photo, box.left * x, box.top * y, box.width * x, box.height * y, 0, 0, width, height),
   );
   const blob = await encode(canvas, file.type);
   save(blob, `${stem(file.name)}.${ratio.replace(":", "x")}.${suffix(blob)}`);

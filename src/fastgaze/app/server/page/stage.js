@@ -59,7 +59,5 @@ export function place(element, { left, top, width, height }, size) {
 
 export function showWindow(box, size) {
   $("window").hidden = box === null;
-  if (box === null) return;
-  const [left, top, right, bottom] = box;
-  place($("window"), { left, top, width: right - left, height: bottom - top }, size);
+  if (box !== null) place($("window"), box, size);
 }

@@ -73,14 +73,20 @@ export function crop(integral, ratio, n, heads) {
 }
 
 /**
+ * A box as JSON carries it.
+ * @param {Edges} box
+ */
+export const boxToJson = ([left, top, right, bottom]) => ({ left, top, width: right - left, height: bottom - top });
+
+/**
  * As JSON carries it.
  * @param {Crop} window
  */
 export const cropToJson = ({ box, mass, gain, focalPoint, scale, objectPosition }) => ({
-  box,
+  box: boxToJson(box),
   mass: fixed(mass, 6),
   gain: fixed(gain, 6),
-  focal_point: focalPoint.map((coordinate) => fixed(coordinate, 2)),
+  focal_point: { x: fixed(focalPoint[0], 2), y: fixed(focalPoint[1], 2) },
   scale,
   object_position: objectPosition && objectPosition.map((share) => `${share.toFixed(2)}%`).join(" "),
 });

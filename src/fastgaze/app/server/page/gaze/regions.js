@@ -1,5 +1,6 @@
 // Areas of interest: how much attention named boxes of a picture draw, as runtime/regions.py finds it.
 
+import { boxToJson } from "./crop.js";
 import { clamp, fixed, round } from "./numbers.js";
 
 /** @typedef {import("./integral.js").Integral} Integral */
@@ -41,9 +42,8 @@ export function findRegions(integral, boxes, fixations = FIXATIONS) {
  * As JSON carries it.
  * @param {Region} region
  */
-export function regionToJson({ name, box: [left, top, right, bottom], share, lift, rank, seen }) {
-  const box = { left, top, width: right - left, height: bottom - top };
-  return { name, box, share: fixed(share, 6), lift: fixed(lift, 4), rank, seen: fixed(seen, 6) };
+export function regionToJson({ name, box, share, lift, rank, seen }) {
+  return { name, box: boxToJson(box), share: fixed(share, 6), lift: fixed(lift, 4), rank, seen: fixed(seen, 6) };
 }
 
 /**
