@@ -78,27 +78,31 @@ if ! kept litegaze-default $runs/finish/default/best.safetensors; then
   keep $runs/finish/default/best.safetensors litegaze-default
 fi
 
-# 7. The small model: the default one, pruned by the engine's milliseconds at 224x160 and tuned, twice: after the
-#    first round it was faster than fastgaze-s on a quiet machine, but not beside other jobs.
-if ! kept litegaze-small $runs/finish/small/best.safetensors; then
+# 7. The finished default network, pruned by the engine's milliseconds at 224x160 and tuned, twice: after the first round it
+#    was faster than fastgaze-s on a quiet machine, but not beside other jobs. It was the small model; now tiny starts here.
+if ! kept litegaze-small-parent $runs/finish/small-parent/best.safetensors; then
   $workshop prune --config $configs/lite_small.toml --start $runs/finish/default/best.safetensors --out $runs/small-pruned
   finish lite_finish $runs/small-pruned/1.7.safetensors small-1.7 9000 0.7
   $workshop prune --config $configs/lite_small_again.toml --start $runs/finish/small-1.7/best.safetensors \
     --out $runs/small-pruned-again
-  finish lite_finish $runs/small-pruned-again/1.6.safetensors small 5000 0.7
-  keep $runs/finish/small/best.safetensors litegaze-small
+  finish lite_finish $runs/small-pruned-again/1.6.safetensors small-parent 5000 0.7
+  keep $runs/finish/small-parent/best.safetensors litegaze-small-parent
 fi
 
-# 8. The tiny model: the small one at 192x128, reduced to widths that fill the engine's blocks of 16 maps and tuned for
-#    long. Pruning by milliseconds in such blocks (`workshop prune` with $configs/lite_tiny.toml) keeps two blocks in the
-#    first layer, where the image is large; tuned alike, one block there and wider layers behind it were better.
-if ! kept litegaze-tiny $runs/finish/tiny/best.safetensors; then
-  $workshop narrow --config $configs/lite_tiny.toml --start $runs/finish/small/best.safetensors --readout 27,11,2 \
-    --widths 16,16,24,48,32,40,80,64,80,160,80,64,96,224,112,112,160,192,80,80,80,96,112 \
-    --out $runs/narrow/tiny.safetensors
-  finish lite_tiny $runs/narrow/tiny.safetensors tiny 20000 0.6
-  keep $runs/finish/tiny/best.safetensors litegaze-tiny
-fi
+# 8. The small and the tiny model: reduced to widths that fill the engine's blocks of 16 maps, and tuned for long. Pruning
+#    by milliseconds in such blocks (`workshop prune` with $configs/lite_narrow.toml) keeps two blocks in the first layer,
+#    where the image is large; tuned alike, one block there and wider layers behind it were better, or a larger image.
+narrowed() {  # narrowed START NAME WIDTHS READOUT STEPS SCALE
+  if kept "litegaze-$2" "$runs/finish/$2/best.safetensors"; then return; fi
+  $workshop narrow --config $configs/lite_narrow.toml --start "$1" --widths "$3" --readout "$4" \
+    --out "$runs/narrow/$2.safetensors"
+  finish lite_narrow "$runs/narrow/$2.safetensors" "$2" "$5" "$6"
+  keep "$runs/finish/$2/best.safetensors" "litegaze-$2"
+}
+narrowed $runs/finish/default/best.safetensors small \
+  16,16,24,48,48,40,96,80,80,192,112,96,112,320,192,176,191,256,112,96,96,128,128 28,14,2 10000 0.8
+narrowed $runs/finish/small-parent/best.safetensors tiny \
+  16,16,24,48,32,40,80,64,80,160,80,64,96,224,112,112,160,192,80,80,80,96,112 27,11,2 20000 0.6
 
 # 9. Calibration on what was kept out, on the loss grid; the cards have that of the files as they ship.
 $python -m experiments.lite_check checkpoints/litegaze-{large,default,small,tiny}.safetensors \
