@@ -5,8 +5,7 @@
 - EXIF orientation is applied and then says 1. The preview inside EXIF is left out: it shows what was cut off.
 - A JPEG is written with the quantisation tables and the chroma sampling of its source, so it is never finer, and never
   larger, than the source warrants. A quality that is asked for can only make it coarser.
-- Scaling is antialiased: by Hamming's filter to fewer pixels, which takes 0.6 of the time of the bicubic one, and
-  bicubic to more. Where few of a JPEG's pixels are wanted, fewer are decoded.
+- Scaling is antialiased (``core.scaling``). Where few of a JPEG's pixels are wanted, fewer are decoded.
 
 JPEG has no transparency (it is laid over white) and no animation (the first frame is written).
 """
@@ -24,6 +23,7 @@ from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.files import replacing
 from fastgaze.core.picture_limits import count_frames
 from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE, Source, open_picture
+from fastgaze.core.scaling import resized
 from fastgaze.core.sizes import Size, format_size
 from fastgaze.runtime import headroom, metadata
 from fastgaze.runtime.crop import Box, parse_ratio, window_size
@@ -46,8 +46,6 @@ _MODES = {
     "gif": ("RGB", "RGBA", "L", "P"),
     "tiff": ("RGB", "RGBA", "L", "LA", "1", "I;16", "CMYK", "F"),
 }
-# From three times as many pixels as are wanted, blocks of them are averaged before the filter: no visible difference.
-_REDUCING_GAP = 3.0
 Turns = tuple[bool, bool, bool]
 # EXIF orientation -> the stored picture stands upright when it is transposed, then mirrored in x, then in y.
 _TURNS = {
@@ -223,9 +221,7 @@ class Cutter:
         else:
             across, down = image.width / stored_width, image.height / stored_height
             spot = (left * across, top * down, right * across, bottom * down)
-            shrunk = wanted[0] <= spot[2] - spot[0] and wanted[1] <= spot[3] - spot[1]
-            scaling = Image.Resampling.HAMMING if shrunk else Image.Resampling.BICUBIC
-            window = _in_mode(_smooth(image), name).resize(wanted, scaling, spot, _REDUCING_GAP)
+            window = resized(_in_mode(_smooth(image), name), wanted, spot)
         for needed, step in (
             (transposed, Image.Transpose.TRANSPOSE),
             (mirrored_x, Image.Transpose.FLIP_LEFT_RIGHT),
