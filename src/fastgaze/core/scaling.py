@@ -47,7 +47,7 @@ def _by_vectors(fast: ModuleType, image: Image.Image, size: tuple[int, int], spo
     left, top, right, bottom = spot
     scaled = Image.new(image.mode, size, None)  # no colour: every pixel is written
     options = fast.ResizeOptions(
-        resize_alg=fast.ResizeAlg.convolution(fast.FilterType.catmull_rom),
+        resize_alg=fast.ResizeAlg.convolution(fast.FilterType.catmull_rom),  # Pillow's bicubic filter
         crop_box=fast.CropBox(left, top, right - left, bottom - top),
     )
     fast.Resizer().resize_pil(image, scaled, options)
