@@ -89,6 +89,7 @@ class Picture:
         # The encoded file is released once it has been decoded; list.pop is safe between threads.
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
+        # What the pixels were reduced from last, by which factor, and the result.
         self._smaller: tuple[Image.Image, int, Image.Image] | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -154,6 +155,11 @@ class Picture:
             image = _reduced(to_rgb(_reduced(image, stored)), stored)
         step = _TRANSPOSE.get(self.orientation)
         return image if step is None else image.transpose(step)
+
+    def described(self) -> Image.Image:
+        """``stored`` where only format, mode and metadata matter: pixels that were decoded already may be fewer."""
+        kept = self._kept  # still the opened file where it needed no conversion
+        return kept if kept is not None and kept.format == self.format == "JPEG" else self.stored()
 
     def stored(self) -> Image.Image:
         """The picture as Pillow has it, with its own mode, frames and metadata, not turned: a file is opened again.

@@ -135,7 +135,7 @@ class Cutter:
 
     def __init__(self, source: Source) -> None:
         self._picture = open_picture(source)
-        self._header = self._picture.stored()
+        self._header = self._picture.described()
         self._format = _written_as(self._header)
         self._lossless = _is_lossless(self._header)
         self._decoded: list[_Frame] = []
