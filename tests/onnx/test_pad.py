@@ -12,7 +12,7 @@ from fastgaze.core.spec import GazeSpec, LiteSpec, spec_for
 from fastgaze.networks import GazeModel
 from fastgaze.networks.lite import LiteNet
 from fastgaze.onnx.layers import graph_layers
-from fastgaze.onnx.pad import BLOCK, padded, padded_spec
+from fastgaze.onnx.pad import BLOCK, QUARTER, padded, padded_spec
 from fastgaze.onnx.read import reopen
 from fastgaze.onnx.write import Facts, check_parity, export_int8, export_onnx
 from fastgaze.runtime.card import read_card
@@ -49,6 +49,14 @@ def test_new_maps_are_zero_for_any_image() -> None:
     assert isinstance(LITE.trunk, LiteSpec)
     assert seen[0][:, : LITE.trunk.stem].abs().sum() > 0
     assert seen[0][:, LITE.trunk.stem :].abs().sum() == 0
+
+
+def test_no_convolution_leaves_the_layout_of_the_engine() -> None:
+    trunk = padded_spec(LITE).trunk
+    assert isinstance(trunk, LiteSpec)
+    between = [trunk.first, *(stage.maps for stage in trunk.stages)]
+    assert all(width >= BLOCK and width % QUARTER == 0 for width in between)
+    assert all(width % BLOCK == 0 for stage in trunk.stages for width in (trunk.stem, *stage.expansions))
 
 
 @pytest.mark.parametrize("spec", [PLAIN, DENSE, spec_for("litegaze")], ids=["vgg", "densenet", "lite0"])
