@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fastgaze.core.files import remove_leftovers, replacing, write_whole
 
 
@@ -55,3 +57,15 @@ def test_the_next_program_that_writes_into_a_folder_removes_what_a_killed_one_le
         mine.write_bytes(b"of a process that still runs")
         subprocess.run([sys.executable, "-c", code + write, tmp_path], check=True)
         assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "a.png"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_what_must_survive_a_power_cut_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(os, "fsync", waited.append)
+    with replacing(tmp_path / "a.txt", durable) as part:
+        part.write_text("new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert bool(waited) == durable

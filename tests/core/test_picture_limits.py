@@ -3,6 +3,7 @@
 import io
 import os
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -101,6 +102,29 @@ def test_marks_inside_other_segments_are_not_scans() -> None:
     comment = b"\xff\xfe" + (2 + 2 * 300).to_bytes(2, "big") + b"\xff\xda" * 300
     assert count_scans(content[:2] + comment + content[2:]) == 1
     assert open_picture(content[:2] + comment + content[2:]).size == (64, 64)
+
+
+def segment(marker: int, content: bytes) -> bytes:
+    return bytes([0xFF, marker]) + (2 + len(content)).to_bytes(2, "big") + content
+
+
+@pytest.mark.parametrize(("frame", "components", "expected"), [(0xC0, 3, 1), (0xC0, 1, 200), (0xC2, 3, 200)])
+def test_scans_count_unless_the_first_has_all_of_a_sequential_file(frame: int, components: int, expected: int) -> None:
+    scan = segment(0xDA, bytes([components, *(1, 0) * components, 0, 63, 0])) + b"pixels"
+    content = b"\xff\xd8" + segment(frame, bytes([8, 0, 64, 0, 64, 3]) + bytes(9)) + scan * 200 + b"\xff\xd9"
+    assert min(count_scans(content), 101) == min(expected, 101)
+
+
+def test_scans_behind_a_whole_picture_are_not_decoded() -> None:
+    buffer = io.BytesIO()
+    noise("RGB").resize((800, 800)).save(buffer, "JPEG", quality=20)
+    content = buffer.getvalue()
+    last = content.rindex(b"\xff\xda")
+    picture = open_picture(content[:-2] + content[last:-2] * 300 + content[-2:])
+    start = process_time()
+    with pytest.raises(ImageError, match="cannot decode"):
+        picture.rgb()
+    assert process_time() - start < 1
 
 
 def test_what_libtiff_thinks_of_a_file_does_not_reach_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:

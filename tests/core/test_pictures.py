@@ -350,3 +350,13 @@ def test_a_png_holds_every_pixel(size: tuple[int, int]) -> None:
     with Image.open(io.BytesIO(encode_png(Image.fromarray(array)))) as image:
         assert image.format == "PNG"
         assert np.array_equal(np.asarray(image), array)
+
+
+def test_two_working_sizes_share_what_was_made_smaller() -> None:
+    picture = open_picture(Image.new("RGB", (2000, 1500), "red"))
+    picture.rgb()
+    small = picture.rgb((200, 300))
+    assert small.size == (500, 375)
+    assert picture.rgb((300, 400)) is small
+    assert picture.rgb((700, 900)).size == (1000, 750)
+    assert picture.rgb().size == (2000, 1500)

@@ -51,6 +51,14 @@ def test_new_maps_are_zero_for_any_image() -> None:
     assert seen[0][:, LITE.trunk.stem :].abs().sum() == 0
 
 
+def test_no_convolution_leaves_the_layout_of_the_engine() -> None:
+    trunk = padded_spec(LITE).trunk
+    assert isinstance(trunk, LiteSpec)
+    between = [trunk.first, *(stage.maps for stage in trunk.stages)]
+    assert all(width >= BLOCK and width % QUARTER == 0 for width in between)
+    assert all(width % BLOCK == 0 for stage in trunk.stages for width in (trunk.stem, *stage.expansions))
+
+
 @pytest.mark.parametrize("spec", [PLAIN, DENSE, spec_for("litegaze")], ids=["vgg", "densenet", "lite0"])
 def test_a_network_that_needs_no_padding_is_left_alone(spec: GazeSpec) -> None:
     assert padded_spec(spec) == spec

@@ -244,3 +244,33 @@ def test_a_gif_of_a_hundred_thousand_frames_is_refused_by_its_first_headers() ->
     with pytest.raises(ImageTooLargeError, match="more than 2000 frames"):
         source.cut((0, 0, 1, 1))
     assert time.process_time() - begun < 0.5
+
+
+def test_a_photograph_that_was_predicted_is_not_read_again(tmp_path: Path) -> None:
+    exif, path = Image.Exif(), tmp_path / "photo.jpg"
+    exif[COPYRIGHT] = "A. Photographer"
+    path.write_bytes(encoded(smooth((480, 640)), "JPEG", quality=85, exif=exif.tobytes(), icc_profile=PROFILE))
+    gaze = load("tiny", threads=1).look(path, (480, 640)).at()
+    window = gaze.crop("1:1")[0]
+    path.unlink()
+    cut = opened(gaze.cut(window, (120, 120)))
+    assert cut.size == (120, 120)
+    assert cut.getexif()[COPYRIGHT] == "A. Photographer"
+    assert cut.info["icc_profile"] == PROFILE
+
+
+def code_bytes(content: bytes) -> int:
+    """Length of the Huffman tables of a JPEG file, before its first scan."""
+    place, total = 2, 0
+    while content[place + 1] != 0xDA:
+        length = int.from_bytes(content[place + 2 : place + 4], "big")
+        total += length if content[place + 1] == 0xC4 else 0
+        place += 2 + length
+    return total
+
+
+def test_only_thumbnails_get_huffman_codes_of_their_own() -> None:
+    photo = encoded(smooth((900, 1200)), "JPEG", quality=85)
+    standard = code_bytes(photo)
+    assert code_bytes(cut_picture(photo, (0, 0, 1200, 900), (300, 400)).content) < standard
+    assert code_bytes(cut_picture(photo, (0, 0, 1200, 900), (600, 800)).content) == standard

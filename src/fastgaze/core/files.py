@@ -24,11 +24,12 @@ def cache_dir() -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
     """A temporary path to write to, renamed to ``path`` at the end: a kill leaves the old file or the new one.
 
     What a kill leaves besides is removed by the next process that writes into the folder. Devices and named pipes are
     written to as they are, and a link keeps leading where it did.
+    durable: wait until the disk has the file, so that a power cut leaves no empty one either; 5 ms on a common disk.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():
@@ -39,8 +40,9 @@ def replacing(path: Path) -> Iterator[Path]:
     part = target.with_name(f".{path.stem}.{platform.node()}.{os.getpid()}.part{path.suffix}")
     try:
         yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
+        if durable:
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

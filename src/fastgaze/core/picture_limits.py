@@ -50,6 +50,8 @@ _SECONDS_OF_FORMAT = {"PNG": 3.5e-8, "WEBP": 5e-8, "AVIF": 6e-8, "TIFF": 3e-8, "
 
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _START_OF_SCAN, _END = 0xDA, 0xD9
+# Of sequential JPEGs with Huffman codes, which nearly all are that are not progressive.
+_SEQUENTIAL = (0xC0, 0xC1)
 _GIF_FRAME, _GIF_EXTENSION, _GIF_END = 0x2C, 0x21, 0x3B
 
 
@@ -93,11 +95,8 @@ def _jpeg_cost(image: Image.Image, at_least: tuple[int, int]) -> DecodingCost:
 
 
 def count_scans(content: bytes | bytearray) -> int:
-    """Scans of a JPEG file; counting ends one above ``MOST_SCANS``."""
-    scans, place = content.count(b"\xff\xda"), 2
-    if scans <= MOST_SCANS:  # perhaps too many, as some may lie in a thumbnail; it is quick, and enough for nearly all
-        return scans
-    scans = 0
+    """Scans of a JPEG file that are decoded; counting ends one above ``MOST_SCANS``."""
+    scans, place, components = 0, 2, 0
     while scans <= MOST_SCANS:
         found = _MARKER.search(content, place)
         if found is None:
@@ -106,9 +105,23 @@ def count_scans(content: bytes | bytearray) -> int:
         if marker == _END:
             break
         length = int.from_bytes(content[place : place + 2], "big")
-        scans += marker == _START_OF_SCAN
+        if marker in _SEQUENTIAL and components == 0:
+            components = _byte(content, place + 7)
+        if marker == _START_OF_SCAN:
+            # With all components in the first scan of a sequential file, the decoder asks for no other.
+            if scans == 0 and _byte(content, place + 2) == components > 0:
+                return 1
+            # Perhaps too many, as some may lie in a thumbnail; it is quick, and enough for nearly all.
+            if scans == 0 and content.count(b"\xff\xda") <= MOST_SCANS:
+                return content.count(b"\xff\xda")
+            scans += 1
         place += max(length, 2) if 0xC0 <= marker <= 0xFE and marker != 0xD8 else 0
     return scans
+
+
+def _byte(content: bytes | bytearray, place: int) -> int:
+    """0 behind the end."""
+    return content[place] if place < len(content) else 0
 
 
 def check_parts(content: bytes | bytearray, image: Image.Image, label: str) -> None:

@@ -89,10 +89,12 @@ class Picture:
         # The encoded file is released once it has been decoded; list.pop is safe between threads.
         self._unread = [] if header is None else [header]
         self._kept: Image.Image | None = None
+        # What the pixels were reduced from last, by which factor, and the result.
+        self._smaller: tuple[Image.Image, int, Image.Image] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """The state without what can be read again."""
-        return self.__dict__ | {"_unread": [], "_kept": None}
+        return self.__dict__ | {"_unread": [], "_kept": None, "_smaller": None}
 
     def cost(self, at_least: Size) -> DecodingCost:
         """What decoding to ``at_least`` (height, width) takes; nothing for what is decoded already."""
@@ -109,11 +111,22 @@ class Picture:
     def rgb(self, at_least: Size | None = None) -> Image.Image:
         """Upright 8-bit RGB; with ``at_least`` (height, width) it may be decoded smaller, but not below that size.
 
-        What has been decoded serves every later call that it is large enough for.
+        What has been decoded serves every later call that it is large enough for, and so does what was made smaller:
+        two networks of different working sizes often take the same pixels.
         """
-        if self._kept is None or not self._is_enough(self._kept, at_least):
-            self._kept = self._decode(at_least)
-        return self._kept if at_least is None else _reduced(self._kept, (at_least[1], at_least[0]))
+        kept = self._kept
+        if kept is None or not self._is_enough(kept, at_least):
+            kept = self._kept = self._decode(at_least)
+        return kept if at_least is None else self._shrunk(kept, (at_least[1], at_least[0]))
+
+    def _shrunk(self, kept: Image.Image, at_least: tuple[int, int]) -> Image.Image:
+        factor = _halvings(kept.size, at_least)
+        if factor < 2:
+            return kept
+        smaller = self._smaller
+        if smaller is None or smaller[0] is not kept or smaller[1] != factor:
+            smaller = self._smaller = (kept, factor, kept.reduce(factor))
+        return smaller[2]
 
     def _is_enough(self, image: Image.Image, at_least: Size | None) -> bool:
         height, width = self.size if at_least is None else at_least
@@ -142,6 +155,11 @@ class Picture:
             image = _reduced(to_rgb(_reduced(image, stored)), stored)
         step = _TRANSPOSE.get(self.orientation)
         return image if step is None else image.transpose(step)
+
+    def described(self) -> Image.Image:
+        """``stored`` where only format, mode and metadata matter: pixels that were decoded already may be fewer."""
+        kept = self._kept  # still the opened file where it needed no conversion
+        return kept if kept is not None and kept.format == self.format == "JPEG" else self.stored()
 
     def stored(self) -> Image.Image:
         """The picture as Pillow has it, with its own mode, frames and metadata, not turned: a file is opened again.
@@ -352,10 +370,15 @@ def _to_image(array: npt.NDArray[np.uint8]) -> Image.Image:
 
 def _reduced(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
     """Average whole blocks of pixels while the result stays at least (width, height): much cheaper than a resize."""
-    factor = _factor(image.size, at_least)
+    factor = _halvings(image.size, at_least)
     if factor < 2 or image.mode not in ("RGB", "L", "CMYK"):
         return image
     return image.reduce(factor)
+
+
+def _halvings(size: tuple[int, int], at_least: tuple[int, int]) -> int:
+    """The largest power of 2, as in JPEG, by which ``size`` (width, height) can be divided."""
+    return 1 << max(_factor(size, at_least), 1).bit_length() - 1
 
 
 def _factor(size: tuple[int, int], at_least: tuple[int, int]) -> int:
