@@ -4,8 +4,10 @@ import argparse
 import json
 import os
 import platform
+import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -107,9 +109,14 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_record(path: Path, record: Any) -> None:
-    """Replace a result file in one step."""
+    """Replace a result file in one step. Lists of numbers fill lines, of which they would take one each."""
+    text = re.sub(r'\[[^][{}"]+\]', _in_few_lines, json.dumps(record, indent=1))
     with replacing(path) as part:
-        part.write_text(json.dumps(record, indent=1) + "\n")
+        part.write_text(text + "\n")
+
+
+def _in_few_lines(found: re.Match[str]) -> str:
+    return textwrap.fill(f"[{' '.join(found[0][1:-1].split())}]", 120, break_on_hyphens=False)
 
 
 class Turns:

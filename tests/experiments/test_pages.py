@@ -1,6 +1,7 @@
 """What scripts write into the guides is what results/ says now, and nothing in results/ is without a reader."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from experiments import (
     unisal,
     video_docs,
 )  # fmt: skip
-from experiments.common import DOCS, RESULTS, read_record
+from experiments.common import DOCS, RESULTS, read_record, write_record
 from experiments.pages import filled, table
 
 # (page, mark) -> result file, and what makes the part of it
@@ -73,3 +74,10 @@ def test_a_page_without_a_place_for_a_part_is_refused() -> None:
 
 def test_a_table_has_a_rule_below_its_head() -> None:
     assert table(["a", "b"], [["x", 1]]) == "| a | b |\n|---|---|\n| x | 1 |"
+
+
+def test_numbers_of_a_result_file_fill_lines_and_keep_their_values(tmp_path: Path) -> None:
+    record = {"a": [1e-05, -0.25, 3] * 50, "b": ["[1, 2]", 4], "c": [], "d": [{"e": [True, None]}]}
+    write_record(tmp_path / "record.json", record)
+    assert read_record(tmp_path / "record.json") == record
+    assert len((tmp_path / "record.json").read_text().splitlines()) < 30

@@ -112,7 +112,7 @@ def evaluate(
             for name in ("uniform", "center_bias", "other_observers")
             if any(name in result for result in results)
         },
-        skipped=[data.names[i] for i in wanted if i not in set(scored)],
+        skipped=[data.names[i] for i in np.setdiff1d(wanted, scored)],
         rows=[
             {"name": data.names[i], "fixations": int(data.inside(i).sum()), **_ordered(row)}
             for i, row in zip(scored, rows, strict=True)

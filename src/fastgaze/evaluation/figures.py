@@ -1,4 +1,4 @@
-"""Figures of the report, with matplotlib and no screen."""
+"""The figure of a random search, with matplotlib and no screen."""
 
 from collections.abc import Sequence
 from pathlib import Path

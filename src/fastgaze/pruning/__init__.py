@@ -29,7 +29,7 @@ from fastgaze.pruning.pruner import Pruner
 from fastgaze.pruning.rules import register
 from fastgaze.pruning.signals import Fisher, L1Activity, L1Weight, Molchanov, Random, Signal
 from fastgaze.pruning.trace import Map
-from fastgaze.pruning.tracing import Call
+from fastgaze.pruning.tracer import Call
 
 __all__ = [
     "Beta",

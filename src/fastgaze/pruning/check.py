@@ -19,7 +19,7 @@ from fastgaze.core.errors import PruningError
 from fastgaze.pruning.outputs import tensors_of
 from fastgaze.pruning.places import Kept
 from fastgaze.pruning.trace import Example, Map, evaluation_mode, split_inputs
-from fastgaze.pruning.tracing import Unknown
+from fastgaze.pruning.tracer import Unknown
 
 if TYPE_CHECKING:
     from fastgaze.pruning.graph import ChannelGraph

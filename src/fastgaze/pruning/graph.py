@@ -23,7 +23,7 @@ from fastgaze.pruning.kinds import Least
 from fastgaze.pruning.layers import Layer, Position
 from fastgaze.pruning.places import Kept
 from fastgaze.pruning.trace import Example, Map, evaluation_mode, split_inputs, trace_network
-from fastgaze.pruning.tracing import Unknown
+from fastgaze.pruning.tracer import Unknown
 
 if TYPE_CHECKING:
     from fastgaze.pruning.cost import Cost

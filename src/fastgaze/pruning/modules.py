@@ -15,7 +15,7 @@ from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut, Narro
 from fastgaze.pruning.handmade import Handmade, Weight, weight_of
 from fastgaze.pruning.layers import Images, Layer
 from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
-from fastgaze.pruning.tracing import NOTHING, Call, Rule
+from fastgaze.pruning.tracer import NOTHING, Call, Rule
 from fastgaze.pruning.weights import is_computed
 from fastgaze.pruning.widths import Width, plain
 

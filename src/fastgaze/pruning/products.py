@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from fastgaze.pruning.rules import RULES, blocks
-from fastgaze.pruning.tracing import Call
+from fastgaze.pruning.tracer import Call
 
 
 def products(call: Call, operands: Sequence[Tensor], letters: Sequence[str], out: str) -> None:

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning.align import narrowed_to, rounded_down
 from fastgaze.pruning.blocks import BlockSignals, remove_block
 from fastgaze.pruning.compact import check_states, compact
 from fastgaze.pruning.cost import Cost, Counted, Flops
 from fastgaze.pruning.graph import ChannelGraph, Choice
 from fastgaze.pruning.history import History, Removal
-from fastgaze.pruning.objective import BetaStar, Objective, Target, select, select_target
+from fastgaze.pruning.objective import BetaStar, Objective, Target
 from fastgaze.pruning.probe import Masks, Reduction, Scaler, Statistics, nothing_prunable, probed
+from fastgaze.pruning.selection import narrowed_to, rounded_down, select, select_target
 from fastgaze.pruning.signals import Fisher, Signal
 
 
@@ -207,9 +207,11 @@ class Pruner:
 
     def block_scores(self) -> dict[str, float]:
         """What the objective ranks observed residual blocks by, on the scale of :meth:`scores`."""
-        found = {}
-        for block in self.graph.blocks if self.block_signals is not None else ():
-            loss = self.block_signals.delta_loss(block)  # type: ignore[union-attr]
+        found: dict[str, float] = {}
+        if self.block_signals is None:
+            return found
+        for block in self.graph.blocks:
+            loss = self.block_signals.delta_loss(block)
             if loss is not None:
                 saved = self._cost_without(block) - self.total_cost
                 found[block] = float(self.objective(torch.tensor([loss]).double(), torch.tensor([saved]).double()))

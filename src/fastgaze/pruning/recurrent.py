@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from fastgaze.pruning.layers import Layer, Position, Slicer
 from fastgaze.pruning.modules import images_of
 from fastgaze.pruning.rules import RULES, blocks
-from fastgaze.pruning.tracing import Call
+from fastgaze.pruning.tracer import Call
 
 
 class Recurrent(Layer):

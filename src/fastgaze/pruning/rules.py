@@ -1,6 +1,6 @@
 """What functions and methods do to maps: one rule for each sort of operation, and a dictionary of names.
 
-A rule gets a :class:`~fastgaze.pruning.tracing.Call` and labels its result. Pointwise operations tie their operands
+A rule gets a :class:`~fastgaze.pruning.tracer.Call` and labels its result. Pointwise operations tie their operands
 element by element, operations that move data are applied to the labels themselves, reductions and products keep the
 maps that they add up. :func:`register` adds rules.
 """
@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning.labels import NONE, aligned, broadcast, squeezed
-from fastgaze.pruning.tracing import Call, Rule, Tracer, ruled
+from fastgaze.pruning.tracer import Call, Rule, Tracer, ruled
 from fastgaze.pruning.widths import Width, plain
 
 RULES: dict[object, Rule] = {}  # by function, by name of a function or method, or by class of module

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fastgaze.pruning.labels import blank
 from fastgaze.pruning.rules import RULES, blocks, moves, squeezed_roots
-from fastgaze.pruning.tracing import Call
+from fastgaze.pruning.tracer import Call
 from fastgaze.pruning.widths import Width, plain
 
 

@@ -20,7 +20,7 @@ from fastgaze.pruning.modules import module_rule
 from fastgaze.pruning.outputs import outputs_of
 from fastgaze.pruning.places import Kept, line_of
 from fastgaze.pruning.rules import follow_function
-from fastgaze.pruning.tracing import Tracer, Unknown
+from fastgaze.pruning.tracer import Tracer, Unknown
 from fastgaze.pruning.watching import watching
 from fastgaze.pruning.widths import Width
 

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from fastgaze.pruning.tracing import Call, Rule, Tracer, ruled
+from fastgaze.pruning.tracer import Call, Rule, Tracer, ruled
 from fastgaze.pruning.widths import Width, plain
 
 

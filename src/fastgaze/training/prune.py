@@ -187,13 +187,7 @@ def prune_while_training(
     history = run_pruning(
         pruner,
         step,
-        Until(
-            cost=snapshots.lowest,
-            maps_left=maps - settings.remove if settings.remove else None,
-            patience=settings.patience or None,
-            beta=settings.beta,
-            unit=snapshots.unit,
-        ),
+        snapshots.until(maps),
         steps=settings.steps,
         per_round=settings.maps,
         share=settings.share or None,
@@ -213,7 +207,7 @@ class _Snapshots:
     def __init__(
         self, model: GazeModel, settings: PruneSettings, folder: Path, record: TrainingRecord, in_milliseconds: bool
     ) -> None:
-        self._model, self._folder, self._objective = model, folder, settings.objective
+        self._model, self._folder, self._settings = model, folder, settings
         self._record = replace(
             record, seed=settings.seed, precision=settings.precision, details={"prune": asdict(settings)}
         )
@@ -221,10 +215,16 @@ class _Snapshots:
         self._name: Literal["GFLOP", "ms"] = "ms" if in_milliseconds else "GFLOP"
         self.unit = 1.0 if in_milliseconds else GIGA  # of the marks, in that of the cost
 
-    @property
-    def lowest(self) -> float | None:
-        """The cost at which the run ends."""
-        return min(self._marks.values()) * self.unit if self._marks else None
+    def until(self, maps: int) -> Until:
+        """When a run ends that began with ``maps`` maps: at the lowest mark, unless the settings end it before."""
+        settings = self._settings
+        return Until(
+            cost=min(self._marks.values()) * self.unit if self._marks else None,
+            maps_left=maps - settings.remove if settings.remove else None,
+            patience=settings.patience or None,
+            beta=settings.beta,
+            unit=self.unit,
+        )
 
     @property
     def kept(self) -> list[Path]:
@@ -239,7 +239,7 @@ class _Snapshots:
 
     def save(self, name: str, cost: float, step: int | None, mark: float | None = None) -> None:
         """Write the network as it is now."""
-        pruning = PruningRecord(self._objective, self._name, cost / self.unit, mark)
+        pruning = PruningRecord(self._settings.objective, self._name, cost / self.unit, mark)
         save_checkpoint(self._model, self._path(name), replace(self._record, pruning=pruning, steps=step or 0))
 
     def words(self, removal: Removal) -> str:
