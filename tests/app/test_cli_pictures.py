@@ -213,6 +213,17 @@ def test_out_of_crop_may_name_the_one_file_to_write_and_says_its_format(
         assert (cut.format, cut.size) == ("WEBP", (60, 60))
 
 
+def test_crop_says_where_it_wrote_its_files(
+    photos: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["crop", photos / "a.jpg", "--ratio", "1:1", "--ratio", "4:3", "--model", bright_file]
+    assert run(*arguments, "--out", tmp_path / "cut") == 0
+    ends = [line.rpartition(" -> ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert ends == [str(tmp_path / "cut" / f"a.{mark}.jpg") for mark in ("1x1", "4x3")]
+    assert run(*arguments, "-n", 2) == 0
+    assert " -> " not in capsys.readouterr().out
+
+
 def test_a_folder_stays_a_folder_whatever_it_is_called(photos: Path, bright_file: Path, tmp_path: Path) -> None:
     (tmp_path / "old.png").mkdir()
     for out in (tmp_path / "old.png", tmp_path / "version.2"):

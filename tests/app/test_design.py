@@ -112,6 +112,21 @@ def test_a_wrong_region_is_refused_in_one_line_everywhere(
     assert not designs[0].with_name("a.gaze.png").exists()
 
 
+def test_a_region_may_belong_to_one_of_several_pictures_and_an_error_names_its_picture(
+    designs: list[Path], model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = tmp_path / "small.png"
+    picture(64, 48, spot=(30, 20)).save(small)
+    for verb, out in (("predict", tmp_path / "out"), ("report", tmp_path / "report.html")):
+        arguments = [verb, designs[0], small, "--model", model, "--out", out]
+        assert run(*arguments, "--region", "right@1=160,0,160,120", "--region", "cta@2=10,10,20,20", "--json") == 0
+        answer = json.loads(capsys.readouterr().out)
+        rows = answer if isinstance(answer, list) else answer["pictures"]
+        assert [[region["name"] for region in row["regions"]] for row in rows] == [["right"], ["cta"]]
+        assert run(*arguments, "--region", RIGHT) == 2
+        assert f"{small}: region 'right'" in capsys.readouterr().err
+
+
 def test_the_server_draws_styles_legends_and_regions(client: httpx.Client) -> None:
     content = encoded(picture())
 

@@ -1,5 +1,6 @@
 """Pictures beside each other: one scale, what moved, what regions gained."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from fastgaze.core.jsonable import Document
 from fastgaze.runtime.compare import Comparison, names_of
 from fastgaze.runtime.gazemap import GazeMap
 
+DESIGN = (Path(__file__).parents[2] / "docs" / "design.md").read_text()
 LEFT, RIGHT = (0, 0, 60, 80), (60, 0, 120, 80)
 
 
@@ -113,8 +115,16 @@ def test_what_cannot_be_compared_is_refused() -> None:
         fastgaze.compare(page, page, regions=[{}])
 
 
+def _percents(text: str) -> list[float]:
+    """Of the table's first two columns."""
+    rows = re.findall(r"^\| \w+ \| ([\d.]+)% \| ([\d.]+)% \|", text, re.MULTILINE)
+    assert len(rows) == 3
+    return [float(share) for row in rows for share in row]
+
+
 def test_the_call_to_action_of_the_demo_draws_far_more_in_one_design(tmp_path: Path) -> None:
     found = design_demo.make(tmp_path)
+    assert _percents(design_demo.table(found)) == pytest.approx(_percents(DESIGN), abs=0.3), "the guide's table"
     cta = next(change for change in found.changes() if change.name == "cta")
     a, b = (region.share for region in cta.found if region is not None)
     assert a > 0.02

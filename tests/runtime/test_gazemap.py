@@ -57,6 +57,18 @@ def test_peaks_are_distinct_and_no_more_than_asked_for() -> None:
         THREE.peaks(0)
 
 
+def test_the_end_of_a_slope_at_the_border_is_no_peak_but_the_highest_place_there_is() -> None:
+    y, x = np.mgrid[0:160, 0:256] + 0.5
+    place = -(((x - 128) / 20) ** 2 + ((y - 30) / 20) ** 2)
+    # Above the place it goes down to the border, and up again by a little in the last rows.
+    log_density = np.maximum(place, -9) + np.where((y < 3) & (x > 150) & (x < 170), 0.3 * (3 - y), 0) - 2.0 * (y < 4)
+    peak, *others = GazeMap.from_log_density(log_density).peaks(9)
+    assert (peak.x, peak.y) == pytest.approx((128, 30), abs=1)
+    assert all(other.y > 1 for other in others)
+    (peak,) = GazeMap.from_log_density(-(((x - 128) / 20) ** 2 + (y / 20) ** 2)).peaks(1)
+    assert (peak.x, peak.y) == pytest.approx((128, 0.5), abs=1)
+
+
 def test_an_even_map_has_a_peak_too_and_says_nothing() -> None:
     even = gaze_of(np.ones((20, 30)))
     assert even.peaks(1)

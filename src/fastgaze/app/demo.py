@@ -36,7 +36,7 @@ figcaption { grid-column: 1 / -1 }
 </style>
 <h1>Where people look</h1>
 <p>Each row shows a photo, where people look in it, and the $ratio window that keeps the most attention,
-as predicted by $model.</p>
+by the model <code>$model</code>.</p>
 $figures
 </html>
 """)

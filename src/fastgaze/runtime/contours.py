@@ -2,7 +2,7 @@
 
 A map is smooth, but the centre bias in it has few cells and fades within one of them at the border: between its cells
 it is a straight ramp, at whose ends every line would have a corner. Heat does not show that, a line does. So lines
-follow the log density blurred by less than half a cell of the centre bias, and still hold the shares of the map itself.
+follow the log density blurred by half a cell of the centre bias, and still hold the shares of the map itself.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ Color = tuple[int, int, int]
 
 SHARES = (0.9, 0.75, 0.5, 0.25)
 """Of the attention, inside the lines, from the outermost one."""
-_BLUR = 0.4
+_BLUR = 0.5
 """Standard deviation, in cells of the centre bias."""
 _STRIP = 64
 """Rows that are drawn at once: so few stay in the processor's cache."""

@@ -1,8 +1,9 @@
 """Places that draw the eye by themselves: local maxima of the density, and how much attention each of them has.
 
-Two maxima closer than a tenth of the picture's diagonal are one. A peak's mass is that of the cells around it, within
-the same tenth, which are nearer to it than to any other peak: every cell belongs to one peak at most, so that the
-shares of all peaks never add up to more than 1.
+Two maxima closer than a tenth of the picture's diagonal are one. A maximum at the very border is none if anything
+within that tenth exceeds it: maps go on evenly over the last few pixels, where a slope towards the border ends in a
+maximum. A peak's mass is that of the cells around it, within the same tenth, which are nearer to it than to any other
+peak: every cell belongs to one peak at most, so that the shares of all peaks never add up to more than 1.
 """
 
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ def find_peaks(density: Array, size: Size) -> list[Peak]:
     """All peaks of a density on a grid (h, w) over a picture of ``size`` (height, width), by mass, most first."""
     cell = np.array(size) / density.shape  # height and width of a cell in pixels
     reach = max(REACH * float(np.hypot(*size)), 1.0)
-    cells = _distinct(_maxima(density), cell, reach)
+    cells = _distinct(density, _maxima(density), cell, reach)
     masses = _masses(density, cells, cell, reach)
     places = (cells + 0.5 + _within(density, cells)) * cell
     pixel = density[cells[:, 0], cells[:, 1]] / cell.prod()
@@ -61,17 +62,45 @@ def _maxima(density: Array) -> npt.NDArray[np.intp]:
     return np.stack([rows[order], columns[order]], axis=1)
 
 
-def _distinct(cells: npt.NDArray[np.intp], cell: npt.NDArray[np.float64], reach: float) -> npt.NDArray[np.intp]:
-    """Those of ``cells`` (m, 2), highest first, that are farther than ``reach`` from all before them.
+def _distinct(
+    density: Array, cells: npt.NDArray[np.intp], cell: npt.NDArray[np.float64], reach: float
+) -> npt.NDArray[np.intp]:
+    """Those of the maxima ``cells`` (m, 2), highest first, that are farther than ``reach`` from all before them.
 
     Every place that is kept takes those around it out at once, so that an even map costs no more than another.
     """
     kept = []
     while len(cells):
+        if _ends_a_slope(density, cells[0], cell, reach):
+            cells = cells[1:]
+            continue
         kept.append(cells[0])
         distances = ((cells - cells[0]) * cell) ** 2
         cells = cells[distances.sum(axis=1) > reach**2]
     return np.array(kept)
+
+
+def _ends_a_slope(density: Array, place: npt.NDArray[np.intp], cell: npt.NDArray[np.float64], reach: float) -> bool:
+    """Whether a maximum (row, column) lies at the border and something within reach exceeds it."""
+    inside = (place > 0) & (place < np.array(density.shape) - 1)
+    if inside.all():
+        return False
+    window, distance = _around(density.shape, place, cell, reach)
+    return bool((density[window][distance <= reach**2] > density[tuple(place)]).any())
+
+
+def _around(
+    shape: tuple[int, ...], place: npt.NDArray[np.intp], cell: npt.NDArray[np.float64], reach: float
+) -> tuple[tuple[slice, slice], npt.NDArray[np.float64]]:
+    """The window of a grid of ``shape`` that holds everything within reach, and its squared distances in pixels."""
+    spans = np.ceil(reach / cell).astype(int)
+    starts, ends = np.maximum(place - spans, 0), np.minimum(place + spans + 1, shape)
+    down, across = (
+        ((np.arange(start, end) - middle) * side) ** 2
+        for start, end, middle, side in zip(starts, ends, place, cell, strict=True)
+    )
+    rows, columns = (slice(int(start), int(end)) for start, end in zip(starts, ends, strict=True))
+    return (rows, columns), down[:, None] + across
 
 
 def _within(density: Array, cells: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
@@ -95,14 +124,8 @@ def _masses(
     """Mass of the cells that belong to each of ``cells`` (m, 2): within reach, and nearer to it than to the others."""
     nearest = np.full(density.shape, reach**2)
     owner = np.full(density.shape, -1)
-    spans = np.ceil(reach / cell).astype(int)
     for index, middle in enumerate(cells):
-        start = np.maximum(middle - spans, 0)
-        window = tuple(slice(int(a), int(b) + 1) for a, b in zip(start, middle + spans, strict=True))
-        down, across = (
-            ((np.arange(density.shape[axis])[window[axis]] - middle[axis]) * cell[axis]) ** 2 for axis in (0, 1)
-        )
-        distance = down[:, None] + across
+        window, distance = _around(density.shape, middle, cell, reach)
         closer = distance <= nearest[window]
         nearest[window][closer] = distance[closer]
         owner[window][closer] = index

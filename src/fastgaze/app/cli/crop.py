@@ -125,7 +125,7 @@ def crop(
             sys.stdout.buffer.write(next(iter(cuts.values())).content)
             sys.stdout.buffer.flush()
         elif not json:
-            _print(job.label, found, bool(written))
+            _print(job.label, found, written)
         facts = gaze.to_json() | {"crops": _listed(found)} if json else {}
         return {"name": job.label, **facts, "written": written, "srcset": _srcset(written)}
 
@@ -159,12 +159,13 @@ def _windows(gaze: "GazeMap", wish: Wish, point: tuple[float, float] | None, can
     return gaze.crop(wish.ratio, candidates) if point is None else [gaze.crop_around(wish.ratio, point)]
 
 
-def _print(label: str, found: "dict[Wish, list[Crop]]", written: bool) -> None:
-    """A line for every window; where files are written, it is a message and not the result."""
+def _print(label: str, found: "dict[Wish, list[Crop]]", written: list[Document]) -> None:
+    """A line for every window; where files are written, it is a message and not the result, and names the file."""
     show = common.report if written else common.say
-    for wish, windows in found.items():
-        for window in windows:
-            show(printable(f"{label} {wish.text}: {_line(window)}"))
+    files = [f" -> {facts['file']}" for facts in written] or [""] * len(found)
+    for (wish, windows), file in zip(found.items(), files, strict=True):
+        for index, window in enumerate(windows):
+            show(printable(f"{label} {wish.text}: {_line(window)}{'' if index else file}"))
 
 
 def _listed(found: "dict[Wish, list[Crop]]") -> list[Document]:

@@ -21,7 +21,9 @@ from fastgaze.runtime.regions import MOST_FIXATIONS
 
 if TYPE_CHECKING:
     from fastgaze.core.center_bias import CenterBias
+    from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.predictor import Predictor
+    from fastgaze.runtime.regions import Region
 
 MARK = ".gaze"
 
@@ -225,6 +227,20 @@ def _inside(folder: str, out: Path | None) -> Iterator[Path]:
             path = Path(parent, name)
             if path.suffix.lower() in SUFFIXES and not name.startswith(".") and not path.stem.endswith(MARK):
                 yield path
+
+
+def boxes_in_picture(
+    regions: "Sequence[Region]", gaze: "GazeMap", job: Job, jobs: Sequence[Job]
+) -> dict[str, tuple[float, float, float, float]]:
+    """The regions of one picture of ``jobs``, (left, top, right, bottom) by name, each of which must hold a pixel."""
+    from fastgaze.runtime.regions import boxes_in
+
+    boxes = boxes_in(regions, gaze.picture_size, jobs.index(job) + 1)
+    try:
+        gaze.regions(boxes)
+    except ArgumentError as error:
+        raise ArgumentError(f"{job.label}: {error}") from None
+    return boxes
 
 
 def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Json]], verb: str) -> tuple[list[dict[str, Json]], int]:

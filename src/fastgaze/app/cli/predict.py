@@ -17,13 +17,13 @@ from fastgaze.core.sizes import Size, parse_size, shrunk
 from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from PIL import Image
 
     from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.predictor import Predictor, View
-    from fastgaze.runtime.regions import Region, RegionAttention
+    from fastgaze.runtime.regions import RegionAttention
 
 FORMATS = {"png": f"{pictures.MARK}.png", "npy": ".npy", "json": ".json"}
 KINDS = {".png": "png", ".jpg": "png", ".jpeg": "png", ".webp": "png", ".npy": "npy", ".json": "json"}
@@ -35,7 +35,7 @@ class Wanted:
     """What is told about a picture, and how its overlay is drawn; see ``runtime.regions`` and ``runtime.render``."""
 
     peaks: int
-    regions: "Sequence[Region]"
+    boxes: "Mapping[str, Sequence[float]]"
     fixations: int
     style: str
     opacity: float | None
@@ -43,7 +43,7 @@ class Wanted:
 
     def found(self, gaze: "GazeMap") -> "tuple[RegionAttention, ...]":
         """What the regions draw."""
-        return gaze.regions(self._boxes(gaze), self.fixations)
+        return gaze.regions(self.boxes, self.fixations)
 
     def overlay(self, gaze: "GazeMap") -> "Image.Image":
         """The picture with the map, and with the regions."""
@@ -51,12 +51,7 @@ class Wanted:
 
     def to_json(self, gaze: "GazeMap") -> dict[str, Json]:
         """What was found."""
-        return gaze.to_json(self.peaks, regions=self._boxes(gaze), fixations=self.fixations)
-
-    def _boxes(self, gaze: "GazeMap") -> dict[str, tuple[float, float, float, float]]:
-        from fastgaze.runtime.regions import boxes_in
-
-        return boxes_in(self.regions, gaze.picture_size)
+        return gaze.to_json(self.peaks, regions=self.boxes, fixations=self.fixations)
 
 
 def predict(
@@ -109,13 +104,15 @@ def predict(
     formats = _parse_formats(format, file)
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out, file)
-    wanted = Wanted(peaks, parse_regions(region or []), fixations, style, opacity, legend)
+    regions = parse_regions(region or [])
     piped = pictures.goes_to_stdout(jobs, out, json)
     if piped:
         _check_pipe(jobs, formats)
 
     def work(job: pictures.Job) -> dict[str, Json]:
         gaze = _look(predictor, job, map_size, "png" in formats).at(map_size, bias)
+        boxes = pictures.boxes_in_picture(regions, gaze, job, jobs)
+        wanted = Wanted(peaks, boxes, fixations, style, opacity, legend)
         written = [] if job.stem is None else _write(gaze, job, formats, wanted)
         if piped:
             sys.stdout.buffer.write(_encode(gaze, f".{formats[0]}", wanted))

@@ -38,7 +38,7 @@ def report(
 
     from fastgaze.app.report import RATIOS, Section, describe, make_report
     from fastgaze.runtime.crop import parse_ratio
-    from fastgaze.runtime.regions import boxes_in, parse_regions
+    from fastgaze.runtime.regions import parse_regions
 
     regions, bias = parse_regions(region or []), pictures.read_bias(center_bias)
     ratios = ratio or RATIOS
@@ -49,7 +49,7 @@ def report(
 
     def work(job: pictures.Job) -> dict[str, Json]:
         gaze = predictor.predict(job.source, center_bias=bias)
-        boxes = boxes_in(regions, gaze.picture_size, jobs.index(job) + 1)
+        boxes = pictures.boxes_in_picture(regions, gaze, job, jobs)
         sections.append(describe(printable(Path(job.label).name), gaze, boxes, ratios, fixations))
         return {"name": job.label, **gaze.to_json(ratios=ratios, regions=boxes, fixations=fixations)}
 

@@ -1,7 +1,8 @@
 // Places that draw the eye by themselves: local maxima of the density, and how much attention each of them has.
 //
-// As runtime/peaks.py: two maxima closer than a tenth of the picture's diagonal are one. A peak's mass is that of the
-// cells within the same tenth that are nearer to it than to any other peak.
+// As runtime/peaks.py: two maxima closer than a tenth of the picture's diagonal are one, and one at the very border is
+// none if anything within that tenth exceeds it. A peak's mass is that of the cells within the same tenth that are nearer
+// to it than to any other peak.
 
 import { clamp, fixed } from "./numbers.js";
 
@@ -28,7 +29,7 @@ const REACH = 0.1;
 export function findPeaks(density, size) {
   const cell = { width: size.width / density.width, height: size.height / density.height };
   const reach = Math.max(REACH * Math.hypot(size.width, size.height), 1);
-  const cells = distinct(maxima(density), cell, reach);
+  const cells = distinct(density, maxima(density), cell, reach);
   const masses = massesOf(density, cells, cell, reach);
   const found = cells.map(({ row, column }, index) => {
     const offset = within(density, row, column);
@@ -77,21 +78,45 @@ function maxima({ width, height, values }) {
 }
 
 /**
- * Those of `cells`, highest first, that are farther than `reach` from all before them.
+ * Those of the maxima `cells`, highest first, that are farther than `reach` from all before them.
+ * @param {Grid} density
  * @param {Cell[]} cells
  * @param {Size} cell
  * @param {number} reach
  */
-function distinct(cells, cell, reach) {
+function distinct(density, cells, cell, reach) {
   const kept = [];
   while (cells.length) {
     const [first] = cells;
+    if (endsASlope(density, first, cell, reach)) {
+      cells = cells.slice(1);
+      continue;
+    }
     kept.push(first);
     cells = cells.filter(
       (each) => ((each.row - first.row) * cell.height) ** 2 + ((each.column - first.column) * cell.width) ** 2 > reach ** 2,
     );
   }
   return kept;
+}
+
+/**
+ * Whether a maximum lies at the border and something within reach exceeds it.
+ * @param {Grid} density
+ * @param {Cell} place
+ * @param {Size} cell
+ * @param {number} reach
+ */
+function endsASlope({ width, height, values }, { row, column }, cell, reach) {
+  if (row > 0 && row < height - 1 && column > 0 && column < width - 1) return false;
+  const [down, across] = [Math.ceil(reach / cell.height), Math.ceil(reach / cell.width)];
+  for (let i = Math.max(row - down, 0); i <= Math.min(row + down, height - 1); i++) {
+    for (let j = Math.max(column - across, 0); j <= Math.min(column + across, width - 1); j++) {
+      const distance = ((i - row) * cell.height) ** 2 + ((j - column) * cell.width) ** 2;
+      if (distance <= reach ** 2 && values[i * width + j] > values[row * width + column]) return true;
+    }
+  }
+  return false;
 }
 
 /**
