@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -26,7 +26,7 @@ from PIL import Image
 
 from experiments.common import DOCS, EXAMPLES, RESULTS, about, make_parser, parse, write_record
 from experiments.heads import FOLDER
-from experiments.readme import filled
+from experiments.pages import fill, table
 from fastgaze.runtime.zoo import models
 
 PIXELS = (4000, 3000)
@@ -122,13 +122,13 @@ def figures(rounds: Sequence[dict[str, tuple[float, float]]], count: int) -> dic
     return rows
 
 
-def table(rows: dict[str, Any]) -> str:
+def shown(record: Mapping[str, Any]) -> str:
     """For the page."""
-    lines = ["| | CPU per photograph | bytes per crop |", "|---|---|---|"]
-    for name, row in rows.items():
+    rows = []
+    for name, row in record["croppers"].items():
         low, high = row["range"]
-        lines.append(f"| {name} | {row['ms_per_photo']:.1f} ms ({low:.1f} to {high:.1f}) | {row['bytes']:,} |")
-    return "\n".join(lines)
+        rows.append([name, f"{row['ms_per_photo']:.1f} ms ({low:.1f} to {high:.1f})", f"{row['bytes']:,}"])
+    return table(["", "CPU per photograph", "bytes per crop"], rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -143,11 +143,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         make_photos(photos, options.count)
         todo = commands(photos, out, options.model)
         rounds = [time_round(todo, out) for _ in range(options.rounds)]
-    rows = figures(rounds, options.count)
     record = about(options, pixels=PIXELS, count=options.count, model=options.model, rounds=options.rounds)
-    write_record(RESULTS / "crop_speed.json", record | {"croppers": rows})
-    PAGE.write_text(filled(PAGE.read_text(), "speed", table(rows)))
-    print(table(rows))
+    record |= {"croppers": figures(rounds, options.count)}
+    write_record(RESULTS / "crop_speed.json", record)
+    fill(PAGE, "speed", shown(record))
+    print(shown(record))
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def _percents(text: str) -> list[float]:
 
 def test_the_call_to_action_of_the_demo_draws_far_more_in_one_design(tmp_path: Path) -> None:
     found = design_demo.make(tmp_path)
-    assert _percents(design_demo.table(found)) == pytest.approx(_percents(DESIGN), abs=0.3), "the guide's table"
+    assert _percents(design_demo.shown(found)) == pytest.approx(_percents(DESIGN), abs=0.3), "the guide's table"
     cta = next(change for change in found.changes() if change.name == "cta")
     a, b = (region.share for region in cta.found if region is not None)
     assert a > 0.02

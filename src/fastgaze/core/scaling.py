@@ -16,7 +16,7 @@ from PIL import Image
 Spot = tuple[float, float, float, float]
 """(left, top, right, bottom) of a part of an image, in its pixels; may lie between them."""
 
-# From three times as many pixels as are wanted, Pillow averages blocks of them before the filter: no visible difference.
+# From three times as many pixels as are wanted, Pillow averages blocks of them first: no visible difference.
 _REDUCING_GAP = 3.0
 # Major versions of Pillow whose memory cykooz-resizer reads as it is laid out; of a later one it would only guess.
 _KNOWN_PILLOWS = range(11, 14)

@@ -35,8 +35,8 @@ MOST_FRAMES = 2000
 DEFAULT_QUALITY = 90
 """Of a lossy file whose source does not tell its own quality."""
 MOST_WITH_OWN_CODES = 1 << 18
-"""Pixels of a JPEG up to which it gets Huffman codes of its own. Thumbnails lose 4 to 10% of their bytes by that, larger
-pictures 3%, and their encoding takes 2.3 times as long."""
+"""Pixels of a JPEG up to which it gets Huffman codes of its own. Thumbnails lose 4 to 10% of their bytes by that,
+larger pictures 3%, and their encoding takes 2.3 times as long."""
 
 # Formats that are read but not written -> the nearest one that keeps what they hold.
 _NEAREST = {"MPO": "jpeg", "HEIF": "jpeg"}
@@ -327,7 +327,8 @@ def _options(
         options["dpi"] = source.info["dpi"]
     match name:
         case "jpeg":
-            options |= _jpeg_options(source, window, quality) | {"xmp": metadata.xmp(source), "extra": metadata.iptc(source)}
+            options |= _jpeg_options(source, window, quality)
+            options |= {"xmp": metadata.xmp(source), "extra": metadata.iptc(source)}
         case "png":
             options |= {
                 "pnginfo": metadata.texts(source),
