@@ -142,3 +142,14 @@ def test_int8_that_ruins_the_network_is_refused(photos: list[Path], tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ExportError, match="images to calibrate"):
         export_int8(model, tmp_path / "m.onnx", Facts("m"), [])
+
+
+@pytest.mark.parametrize(("spec", "first"), [(LITE, 3), (PLAIN, 1)], ids=["lite", "vgg"])
+def test_8_bits_begin_behind_the_layers_that_they_would_slow(
+    spec: GazeSpec, first: int, photos: list[Path], tmp_path: Path
+) -> None:
+    export_int8(random_model(spec), tmp_path / "m.int8.onnx", Facts("m"), photos)
+    graph = onnx.load(tmp_path / "m.int8.onnx").graph
+    levels = {node.output[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    trunk = [node for node in graph.node if node.op_type == "Conv" and "readout" not in node.name]
+    assert [node.input[0] in levels for node in trunk] == [False] * first + [True] * (len(trunk) - first)

@@ -10,7 +10,8 @@ from PIL import Image, ImageCms, ImageOps, JpegImagePlugin, PngImagePlugin
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.pictures import open_picture
-from fastgaze.runtime.cutting import Cut, Cutter, cut_picture, jpeg_quality, pixels_needed
+from fastgaze.runtime.cutting import Cut, Cutter, cut_picture, pixels_needed
+from fastgaze.runtime.jpegs import quality_of
 from fastgaze.runtime.predictor import load
 
 ORIENTATION, COPYRIGHT, EXIF, ACROSS = 0x0112, 0x8298, 0x8769, 0xA002
@@ -82,13 +83,13 @@ def test_exact_pixels_come_out_whatever_the_window(orientation: int) -> None:
 def test_a_jpeg_is_written_as_finely_as_its_source_and_no_finer(quality: int) -> None:
     content = encoded(smooth((300, 400)), "JPEG", quality=quality, subsampling=0)
     source = opened_jpeg(content)
-    assert jpeg_quality(source) == quality
+    assert quality_of(source) == quality
     cut = cut_picture(content, (0, 0, 400, 300))
     assert opened_jpeg(cut.content).quantization == source.quantization
     assert opened_jpeg(cut.content).layer == source.layer  # chroma sampling
     assert len(cut.content) <= 1.02 * len(content)
-    assert jpeg_quality(opened(cut_picture(content, (0, 0, 400, 300), quality=100))) == quality
-    assert jpeg_quality(opened(cut_picture(content, (0, 0, 400, 300), quality=20))) == 20
+    assert quality_of(opened(cut_picture(content, (0, 0, 400, 300), quality=100))) == quality
+    assert quality_of(opened(cut_picture(content, (0, 0, 400, 300), quality=20))) == 20
 
 
 def test_credits_stay_wherever_they_are_kept() -> None:
@@ -274,3 +275,8 @@ def test_only_thumbnails_get_huffman_codes_of_their_own() -> None:
     standard = code_bytes(photo)
     assert code_bytes(cut_picture(photo, (0, 0, 1200, 900), (300, 400)).content) < standard
     assert code_bytes(cut_picture(photo, (0, 0, 1200, 900), (600, 800)).content) == standard
+
+
+@pytest.mark.parametrize("quality", [1, 10, 49, 50, 75, 90, 100])
+def test_the_quality_of_a_file_is_known(quality: int) -> None:
+    assert quality_of(opened_jpeg(encoded(noise(), "JPEG", quality=quality))) == quality

@@ -12,12 +12,11 @@ JPEG has no transparency (it is laid over white) and no animation (the first fra
 
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
-from PIL import Image, ImageCms, ImageSequence, JpegImagePlugin
+from PIL import Image, ImageCms, ImageSequence
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError
 from fastgaze.core.files import replacing
@@ -25,18 +24,13 @@ from fastgaze.core.picture_limits import count_frames
 from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE, Source, open_picture
 from fastgaze.core.scaling import resized
 from fastgaze.core.sizes import Size, format_size
-from fastgaze.runtime import headroom, metadata
+from fastgaze.runtime import headroom, jpegs, metadata
 from fastgaze.runtime.crop import Box, parse_ratio, window_size
 
 FORMATS = {"jpeg": ".jpg", "png": ".png", "webp": ".webp", "avif": ".avif", "gif": ".gif", "tiff": ".tif"}
 """Formats that can be asked for, with the suffix of each."""
 MOST_FRAMES = 2000
 """Of an animation that is cut: every frame is decoded and encoded, however small it is."""
-DEFAULT_QUALITY = 90
-"""Of a lossy file whose source does not tell its own quality."""
-MOST_WITH_OWN_CODES = 1 << 18
-"""Pixels of a JPEG up to which it gets Huffman codes of its own. Thumbnails lose 4 to 10% of their bytes by that,
-larger pictures 3%, and their encoding takes 2.3 times as long."""
 
 # Formats that are read but not written -> the nearest one that keeps what they hold.
 _NEAREST = {"MPO": "jpeg", "HEIF": "jpeg"}
@@ -49,12 +43,6 @@ _MODES = {
     "gif": ("RGB", "RGBA", "L", "P"),
     "tiff": ("RGB", "RGBA", "L", "LA", "1", "I;16", "CMYK", "F"),
 }
-# Annex K of the JPEG standard: the luminance table that libjpeg scales by the quality, in any order.
-_LUMINANCE = (
-    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51,
-    87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101,
-    72, 92, 95, 98, 112, 100, 103, 99,
-)  # fmt: skip
 Turns = tuple[bool, bool, bool]
 # EXIF orientation -> the stored picture stands upright when it is transposed, then mirrored in x, then in y.
 _TURNS = {
@@ -327,7 +315,7 @@ def _options(
         options["dpi"] = source.info["dpi"]
     match name:
         case "jpeg":
-            options |= _jpeg_options(source, window, quality)
+            options |= jpegs.options(source, window, quality)
             options |= {"xmp": metadata.xmp(source), "extra": metadata.iptc(source)}
         case "png":
             options |= {
@@ -350,39 +338,8 @@ def _options(
     return {key: value for key, value in options.items() if value is not None}
 
 
-def _jpeg_options(source: Image.Image, window: Image.Image, quality: int | None) -> dict[str, object]:
-    own_codes = window.width * window.height <= MOST_WITH_OWN_CODES
-    options: dict[str, object] = {"optimize": own_codes, "progressive": bool(source.info.get("progressive"))}
-    own = jpeg_quality(source)
-    if own is None or (quality is not None and quality < own):
-        return options | {"quality": DEFAULT_QUALITY if quality is None else quality}
-    sampling = JpegImagePlugin.get_sampling(source)
-    return options | {"qtables": _tables(source), "subsampling": sampling if sampling >= 0 else 2}
-
-
-def _tables(image: Image.Image) -> Mapping[int, list[int]]:
-    tables: Mapping[int, list[int]] = getattr(image, "quantization", {})
-    return tables
-
-
-def jpeg_quality(image: Image.Image) -> int | None:
-    """1..100, by libjpeg's scale, of the quality whose luminance table is nearest; None if it is not a JPEG file."""
-    tables = _tables(image)
-    if 0 not in tables:
-        return None
-    coarseness = sum(tables[0])
-    return min(range(1, 101), key=lambda quality: abs(_coarseness()[quality - 1] - coarseness))
-
-
-@lru_cache(maxsize=1)
-def _coarseness() -> tuple[int, ...]:
-    """Sums of libjpeg's luminance tables, for qualities 1 to 100."""
-    scales = [5000 // quality if quality < 50 else 200 - 2 * quality for quality in range(1, 101)]
-    return tuple(sum(min(max((entry * scale + 50) // 100, 1), 255) for entry in _LUMINANCE) for scale in scales)
-
-
 def _quality(source: Image.Image, quality: int | None) -> int:
-    return min(quality or DEFAULT_QUALITY, jpeg_quality(source) or 100)
+    return min(quality or jpegs.DEFAULT_QUALITY, jpegs.quality_of(source) or 100)
 
 
 def _is_lossless(image: Image.Image) -> bool:
