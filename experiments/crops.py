@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.common import DOCS, RESULTS, about, make_parser, parse, read_record, write_record
-from experiments.heads import ABOVE, BELOW, BESIDE, FOLDER, LEAST, Photo, Values, read_photos
+from experiments.common import DOCS, RESULTS, RUNS, about, make_parser, parse, read_record, write_record
+from experiments.faces import ABOVE, BELOW, BESIDE, LEAST, REPORTED, Photo, Values, read_photos
 from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
@@ -47,6 +47,7 @@ from fastgaze.runtime.headroom import Head
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.zoo import models
 
+FOLDER = RUNS / "crops"
 RATIOS = ("3:1", "2:1", "16:9", "4:3", "1:1", "4:5", "3:4", "9:16")
 KEPT = {"osie": "OSIE", "salicon-val": "SALICON"}
 PAGE = DOCS / "crops.md"
@@ -80,7 +81,7 @@ class Harm:
 
 def compare(options: argparse.Namespace) -> None:
     """Heads damaged and fixations kept of every cropper, with intervals."""
-    photos = {name: read_photos(options.data, name, test=True) for name in ("osie", "salicon-val", "salicon-train")}
+    photos = {name: read_photos(options.data, name, REPORTED) for name in ("osie", "salicon-val", "salicon-train")}
     # Heads are rare, so more of them come from pictures whose fixations do not count: every model learned from those.
     rest = [photo for photo in photos.pop("salicon-train") if photo.face]
     photos["heads"] = rest[: options.heads]
