@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.common import DOCS, RESULTS, RUNS, about, make_parser, parse, read_record, write_record
-from experiments.faces import ABOVE, BELOW, BESIDE, LEAST, REPORTED, Photo, Values, read_photos
+from experiments.faces import ABOVE, BELOW, BESIDE, LEAST, REPORTED, Part, Photo, Values, read_photos
 from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
@@ -81,10 +81,8 @@ class Harm:
 
 def compare(options: argparse.Namespace) -> None:
     """Heads damaged and fixations kept of every cropper, with intervals."""
-    photos = {name: read_photos(options.data, name, REPORTED) for name in ("osie", "salicon-val", "salicon-train")}
-    # Heads are rare, so more of them come from pictures whose fixations do not count: every model learned from those.
-    rest = [photo for photo in photos.pop("salicon-train") if photo.face]
-    photos["heads"] = rest[: options.heads]
+    photos = read_parts(options.data, REPORTED)
+    photos["salicon-val"] = photos["salicon-val"][:: options.every]
     everyone = [photo for some in photos.values() for photo in some]
     found: dict[str, dict[Path, dict[str, float]]] = {"centre": {photo.path: _central(photo) for photo in everyone}}
     for name in () if options.only == "peers" else options.models:
@@ -94,7 +92,7 @@ def compare(options: argparse.Namespace) -> None:
             found[label] = {path: starts[column] for path, starts in zip(paths, places, strict=True)}
     if options.only != "ours":
         found |= _peers(everyone)
-    rows = [_row(cropper, ratio, starts, photos) for cropper, starts in found.items() for ratio in RATIOS]
+    rows = [score(cropper, ratio, starts, photos) for cropper, starts in found.items() for ratio in RATIOS]
     _show(rows)
     counts = {
         name: {"pictures": len(some), "heads": sum(photo.face is not None for photo in some)}
@@ -107,6 +105,14 @@ def compare(options: argparse.Namespace) -> None:
     definition = {"above": ABOVE, "beside": BESIDE, "below": BELOW, "smallest_face": LEAST}
     write_record(RESULTS / "crops.json", about(options, head=definition) | {"pictures": counts, "rows": rows})
     fill(PAGE, "crops", tables(rows))
+
+
+def read_parts(data: Path, part: Part) -> dict[str, list[Photo]]:
+    """Pictures whose heads and fixations count, and more of which only the head does: heads are rare, and every model
+    learned from those."""
+    photos = {name: read_photos(data, name, part) for name in (*KEPT, "salicon-train")}
+    photos["heads"] = [photo for photo in photos.pop("salicon-train") if photo.face]
+    return {name: sorted(some, key=lambda photo: photo.path) for name, some in photos.items()}
 
 
 def _place(cropper: str, ours: Sequence[str]) -> int:
@@ -150,13 +156,21 @@ def _ours(model: Predictor, photo: Photo) -> tuple[dict[str, float], dict[str, f
 
 
 def _informed(gaze: GazeMap, photo: Photo) -> dict[str, float]:
-    integral = Integral(np.exp(gaze.grid), gaze.picture_size)
-    heads = [] if photo.face is None else [Head(*photo.face.head(), weight=1.0)]
+    return informed(Integral(np.exp(gaze.grid), gaze.picture_size), photo, judged_heads(photo))
+
+
+def judged_heads(photo: Photo) -> list[Head]:
+    """The one large head, as the judge sees it."""
+    return [] if photo.face is None else [Head(*photo.face.head(), weight=1.0)]
+
+
+def informed(integral: Integral, photo: Photo, heads: Sequence[Head]) -> dict[str, float]:
+    """Where the best windows of our rule begin, with these heads: shares of the picture."""
     starts = {}
     for ratio in RATIOS:
         axis, _ = photo.window(ratio)
         boxes, worth = worth_of_places(integral, parse_ratio(ratio), heads)
-        starts[ratio] = float(boxes[worth.argmax(), 1 - axis] / gaze.picture_size[axis])
+        starts[ratio] = float(boxes[worth.argmax(), 1 - axis] / integral.size[axis])
     return starts
 
 
@@ -211,7 +225,7 @@ def _corner(whole: npt.NDArray[np.uint8], cut: npt.NDArray[np.uint8]) -> tuple[i
     raise AssertionError("the window is not part of the picture")
 
 
-def _row(
+def score(
     cropper: str, ratio: str, starts: Mapping[Path, Mapping[str, float]], photos: Mapping[str, Sequence[Photo]]
 ) -> dict[str, Any]:
     """One cropper at one ratio."""
@@ -279,7 +293,7 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Cut, judge, report."""
     parser = make_parser(__doc__, __file__)
-    parser.add_argument("--heads", type=int, default=100, help="pictures of which only the head counts")
+    parser.add_argument("--every", type=int, default=4, help="crop one of so many pictures of SALICON's validation set")
     parser.add_argument("--models", nargs="+", default=[models()[0].name], help="ours")
     parser.add_argument("--only", choices=("ours", "peers"), help="the others' rows stay as they are in results/")
     compare(parse(parser, arguments))
