@@ -23,9 +23,9 @@ from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.resize import prepare
 
 FILE = zoo.BUNDLED / "parts" / "heads.onnx"
-LIKELY = 0.6
+LIKELY = 0.7
 """Cells of at least this value form heads."""
-LEAST = 0.01
+LEAST = 0.015
 """Share of the picture that all heads together must have to count in full."""
 ALONE = 4.0
 """How much one head counts for more than several that share its area: some window keeps it whole at little cost, while
