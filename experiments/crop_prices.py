@@ -17,21 +17,21 @@ import numpy as np
 from experiments.common import DOCS, RESULTS, about, make_parser, parse, write_record
 from experiments.crops import informed, judged_heads, read_parts, score
 from experiments.faces import CHOSEN, Photo
-from experiments.readme import filled
+from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.crop import HEAD, Integral
 from fastgaze.runtime.headroom import Head, find_heads, head_map
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.zoo import models
 
-PRICES = (0.0, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.55)
+PRICES = (0.0, 0.1, 0.2, 0.3, HEAD, 0.45, 0.55)
 RATIOS = ("2:1", "16:9", "1:1")
 MAPS = {"ours": "our map", "judge": "the judge's heads"}
 PAGE = DOCS / "crops.md"
 Starts = dict[Path, dict[str, float]]
 
 
-def table(options: argparse.Namespace) -> None:
+def compare(options: argparse.Namespace) -> None:
     """Score every price with both kinds of heads."""
     photos = read_parts(options.data, CHOSEN)
     model = load(models()[0].name, threads=1)
@@ -49,9 +49,9 @@ def table(options: argparse.Namespace) -> None:
         for name, some in photos.items()
     }
     write_record(RESULTS / "crop_prices.json", about(options, price=HEAD) | {"pictures": counts, "rows": rows})
-    text = markdown(rows)
+    text = shown(rows)
     print(text)
-    PAGE.write_text(filled(PAGE.read_text(), "crop-prices", text))
+    fill(PAGE, "prices", text)
 
 
 def _priced(model: Predictor, photo: Photo) -> dict[tuple[str, float], dict[str, float]]:
@@ -72,15 +72,14 @@ def weighed(heads: Sequence[Head], factor: float) -> list[Head]:
     return [replace(head, weight=head.weight * factor) for head in heads]
 
 
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+def shown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Percent of heads damaged, and the share of OSIE's fixations kept; a line for each price."""
     cells = {(row["cropper"], row["price"], row["ratio"]): row for row in rows}
-    columns = [f"{name}, {ratio}" for name in MAPS.values() for ratio in RATIOS]
-    lines = [f"| price | {' | '.join(columns)} |", f"|---{'|---' * len(columns)}|"]
-    for price in PRICES:
-        shown = (_cell(cells[kind, price, ratio]) for kind in MAPS for ratio in RATIOS)
-        lines.append(f"| {price:g} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+    header = ["price", *(f"{name}, {ratio}" for name in MAPS.values() for ratio in RATIOS)]
+    return table(
+        header,
+        [[f"{price:g}", *(_cell(cells[kind, price, r]) for kind in MAPS for r in RATIOS)] for price in PRICES],
+    )
 
 
 def _cell(row: Mapping[str, Any]) -> str:
@@ -89,7 +88,7 @@ def _cell(row: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Score and write."""
-    table(parse(make_parser(__doc__, __file__), arguments))
+    compare(parse(make_parser(__doc__, __file__), arguments))
 
 
 if __name__ == "__main__":

@@ -82,6 +82,6 @@ def test_the_table_of_prices_has_a_line_for_each() -> None:
         for price in crop_prices.PRICES
         for ratio in crop_prices.RATIOS
     ]
-    lines = crop_prices.markdown(rows).splitlines()
+    lines = crop_prices.shown(rows).splitlines()
     assert len(lines) == 2 + len(crop_prices.PRICES)
     assert lines[2].count("8%, 0.980") == len(crop_prices.MAPS) * len(crop_prices.RATIOS)
