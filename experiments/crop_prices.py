@@ -24,7 +24,7 @@ from fastgaze.runtime.headroom import Head, find_heads, head_map
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.zoo import models
 
-PRICES = (0.0, 0.1, 0.2, 0.3, HEAD, 0.45, 0.55)
+PRICES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.55)
 RATIOS = ("2:1", "16:9", "1:1")
 MAPS = {"ours": "our map", "judge": "the judge's heads"}
 PAGE = DOCS / "crops.md"

@@ -34,7 +34,7 @@ from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize, with
 from fastgaze.runtime.headroom import FILE
 
 TRUNK = ROOT / "checkpoints" / "litegaze-small.safetensors"
-WORKING = WorkingSize(pixels=320 * 416, stride=32)
+WORKING = WorkingSize(pixels=288 * 384, stride=32)
 # Sizes of views, and how often each is drawn: most are smaller than what the network sees later, parts of pictures in
 # which heads are as large.
 _SIZES: dict[Size, float] = {(192, 256): 0.45, (256, 320): 0.35, (320, 416): 0.2}
