@@ -66,7 +66,7 @@ class View:
         if rng.random() < 1 / 7:
             return cls._around(rng, 1.0, None)
         if faces and rng.random() < 0.6:
-            face = faces[rng.integers(len(faces))]
+            face = faces[int(rng.integers(len(faces)))]
             wanted = np.exp(rng.uniform(np.log(1 / 8), np.log(0.7)))
             return cls._around(rng, float(np.clip(face.height / wanted, 0.3, 1)), face)
         return cls._around(rng, rng.uniform(0.55, 1), None)
