@@ -25,7 +25,7 @@ from typing import Any
 from PIL import Image
 
 from experiments.common import DOCS, EXAMPLES, RESULTS, about, make_parser, parse, write_record
-from experiments.heads import FOLDER
+from experiments.crops import FOLDER
 from experiments.pages import fill, table
 from fastgaze.runtime.zoo import models
 

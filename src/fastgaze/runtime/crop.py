@@ -42,11 +42,11 @@ MOST_OVERLAP = 0.4
 """Candidates share at most this part of their union."""
 BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
-EDGE = 0.25
+EDGE = 0.1
 """Attention that a window may lose for each unit that its edges do not cut."""
-HEAD = 0.55
+HEAD = 0.4
 """Attention that a window may lose to leave all heads whole."""
-BLUR = 0.15
+BLUR = 0.08
 """How exactly the edges of a head are known, relative to its size."""
 _MOST_CANDIDATES = 64
 _PLACES = 64

@@ -1,11 +1,11 @@
 """Where a cut would hurt: heads, from crown to chin.
 
 People look at eyes and mouth, so attention alone never sees the hair, and of two windows that keep the same attention
-one may clip a crown. A small convolutional network (``bundled/parts/heads.onnx``, made by ``python -m experiments.heads
-fit``) says how likely each part of a picture belongs to a head. It is the trunk of a small gaze network, which knows
-what heads look like because people look at them, tuned to the heads that a face detector found in photographs of
-SALICON and EyeCrowd. Its only use is to choose among windows: it counts nobody and tells nobody apart, and what it
-finds is never shown or stored.
+one may clip a crown. A small convolutional network (``bundled/parts/heads.onnx``, made by ``python -m
+experiments.heads``) says how likely each part of a picture belongs to a head. It is the trunk of a small gaze network,
+which knows what heads look like because people look at them, tuned to the heads that a face detector found in
+photographs of SALICON and EyeCrowd. Its only use is to choose among windows: it counts nobody and tells nobody apart,
+and what it finds is never shown or stored.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.resize import prepare
 
 FILE = zoo.BUNDLED / "parts" / "heads.onnx"
-LIKELY = 0.6
+LIKELY = 0.7
 """Cells of at least this value form heads."""
-LEAST = 0.01
+LEAST = 0.015
 """Share of the picture that all heads together must have to count in full."""
 ALONE = 4.0
 """How much one head counts for more than several that share its area: some window keeps it whole at little cost, while

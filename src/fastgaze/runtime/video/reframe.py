@@ -35,7 +35,7 @@ Values = npt.NDArray[np.float64]
 
 PER_SECOND = 6
 """Frames per second that the network looks at, besides the first of every shot."""
-HEADS = 0.02
+HEADS = 0.03
 """What a head counts, relative to a still crop. Narrow windows on groups of people cut some head wherever they are;
 with the full weight they avoid all of them and miss what people look at."""
 # A keyframe is left out where the straight line between its neighbours is this near, in pixels.

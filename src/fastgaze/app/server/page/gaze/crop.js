@@ -35,11 +35,11 @@ const MOST_OVERLAP = 0.4;
 /** Width of the band along a cutting edge, relative to the window's shorter side. */
 const BAND = 0.03;
 /** Attention that a window may lose for each unit that its edges do not cut. */
-const EDGE = 0.25;
+const EDGE = 0.1;
 /** Attention that a window may lose to leave all heads whole. */
-const HEAD = 0.55;
+const HEAD = 0.4;
 /** How exactly the edges of a head are known, relative to its size. */
-const BLUR = 0.15;
+const BLUR = 0.08;
 const PLACES = 64;
 const MOST_CANDIDATES = 64;
 

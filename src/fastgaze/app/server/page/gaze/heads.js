@@ -15,9 +15,9 @@
  */
 
 /** Cells of at least this value form heads. */
-const LIKELY = 0.6;
+const LIKELY = 0.7;
 /** Share of the picture that all heads together must have to count in full. */
-const LEAST = 0.01;
+const LEAST = 0.015;
 /** How much one head counts for more than several that share its area. */
 const ALONE = 4;
 
