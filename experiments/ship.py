@@ -58,6 +58,7 @@ class Model:
     checkpoint: Path
     int8: bool = False
     pixels: int | None = None
+    seen: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +120,7 @@ def ship(name: str, entry: Model, inputs: Inputs) -> list[str]:
     print(name, flush=True)
     model, record = load_gaze_model(ROOT / entry.checkpoint)
     model.tail.center_bias.copy_(inputs.bias)
-    facts = replace(Facts.of(name, record, entry.pixels), data=DATA)
+    facts = replace(Facts.of(name, record, entry.pixels), data=DATA, seen_pixels=entry.seen)
     with tempfile.TemporaryDirectory() as folder:
         draft, small = Path(folder) / f"{name}.onnx", Path(folder) / f"{name}.int8.onnx"
         card = export_onnx(model, draft, facts)

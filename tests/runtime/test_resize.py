@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastgaze.runtime.resize import bands, planes
+from fastgaze.runtime.card import ModelCard, WorkingSize
+from fastgaze.runtime.resize import bands, pixels_needed, planes, prepare
 
 GENERATOR = np.random.default_rng(0)
 SCALE, OFFSET = np.array([1.0, 2.0, 0.5], np.float32), np.array([0.0, -3.0, 7.0], np.float32)
@@ -72,3 +73,38 @@ def test_more_than_twice_the_size_is_halved_first_as_files_are(given: tuple[int,
     expected = Image.fromarray(picture).reduce(2).resize((208, 160), Image.Resampling.BILINEAR)
     # Pillow rounds to 8 bits three times.
     assert np.abs(found.transpose(1, 2, 0) - np.asarray(expected)).max() < 1.6
+
+
+def card(seen_pixels: int) -> ModelCard:
+    bias = np.zeros((48, 64), np.float32)
+    working = WorkingSize(pixels=192 * 256)
+    return ModelCard("m", "litegaze", 1, 1.0, 8.0, bias, working_size=working, seen_pixels=seen_pixels)
+
+
+def smooth(height: int, width: int) -> np.ndarray:
+    """A picture of middle frequencies, as photographs have them."""
+    coarse = Image.fromarray(noise(height // 3, width // 3))
+    return np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize("given", [(384, 512), (600, 800), (1536, 2048)])
+def test_a_large_picture_becomes_as_soft_as_by_the_size_that_training_saw(given: tuple[int, int]) -> None:
+    picture, working = smooth(*given), (192, 256)
+    twice = Image.fromarray(picture).resize((320, 240), Image.Resampling.BILINEAR)
+    expected = prepare(np.asarray(twice), working, card(0))
+    errors = [np.abs(prepare(picture, working, card(seen)) - expected).mean() for seen in (320 * 240, 0)]
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_a_picture_of_no_more_pixels_than_training_saw_is_left_as_sharp_as_it_is() -> None:
+    picture = smooth(240, 320)
+    assert np.array_equal(prepare(picture, (192, 256), card(240 * 320)), prepare(picture, (192, 256), card(0)))
+    assert pixels_needed((240, 320), (192, 256), card(240 * 320)) == (192, 256)
+
+
+@pytest.mark.parametrize("size", [(384, 512), (3000, 4000), (241, 320), (5000, 100)])
+def test_what_is_decoded_for_a_soft_picture_has_more_pixels_than_training_saw(size: tuple[int, int]) -> None:
+    height, width = pixels_needed(size, (192, 256), card(240 * 320))
+    assert height * width > 240 * 320
+    assert height >= 192
+    assert width >= 256

@@ -59,6 +59,7 @@ class Facts:
     data: str = ""
     licence: str = "Apache-2.0"
     working_size: WorkingSize = field(default_factory=WorkingSize)
+    seen_pixels: int = 0
 
     @classmethod
     def of(cls, name: str, record: TrainingRecord, pixels: int | None = None) -> "Facts":
@@ -117,6 +118,7 @@ def make_card(model: GazeModel, facts: Facts) -> ModelCard:
         sigma=float(model.tail.sigma.detach()),
         center_bias=model.tail.center_bias.detach().cpu().numpy().astype(np.float32),
         working_size=replace(facts.working_size, stride=model.stride),
+        seen_pixels=facts.seen_pixels,
         scores=facts.scores,
         data=facts.data,
         licence=facts.licence,

@@ -100,6 +100,9 @@ class ModelCard:
     precision: str = "fp32"
     spec: Mapping[str, Json] = field(default_factory=dict)
     working_size: WorkingSize = WorkingSize()
+    seen_pixels: int = 0
+    """Area of the images that training scaled to the working size. A larger picture is made as soft as if it had been
+    scaled to that area first (``runtime.resize``): sharper ones than it learned from mislead a network. 0: as it is."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
     scores: Document = field(default_factory=dict)
@@ -122,7 +125,7 @@ class ModelCard:
     @property
     def numerics(self) -> dict[str, Json]:
         """The part of ``to_json`` that the runtime computes with."""
-        names = ("working_size", "normalisation", "sigma", "temperature", "center_bias")
+        names = ("working_size", "seen_pixels", "normalisation", "sigma", "temperature", "center_bias")
         return {name: value for name, value in self.to_json().items() if name in names}
 
     def to_json(self) -> dict[str, Json]:
@@ -134,9 +137,10 @@ class ModelCard:
             "gflop_640x480": self.gflop_640x480,
             "spec": dict(self.spec),
             "working_size": asdict(self.working_size),
+            # Files without it, or without a temperature, are older, and their identity must not change.
+            **({"seen_pixels": self.seen_pixels} if self.seen_pixels else {}),
             "normalisation": {"order": "RGB", "range": [0, 1], "mean": list(self.mean), "std": list(self.std)},
             "sigma": self.sigma,
-            # Files without it are older than it, and their identity must not change.
             **({} if self.temperature == 1 else {"temperature": self.temperature}),
             "center_bias": _pack(self.center_bias),
             "scores": dict(self.scores),
@@ -160,6 +164,7 @@ class ModelCard:
                 gflop_640x480=float(document["gflop_640x480"]),
                 spec=document["spec"],
                 working_size=WorkingSize(**document["working_size"]),
+                seen_pixels=int(document.get("seen_pixels", 0)),
                 mean=_triple(normalisation["mean"]),
                 std=_triple(normalisation["std"]),
                 sigma=float(document["sigma"]),
@@ -183,6 +188,7 @@ class ModelCard:
             "mean": bool(np.isfinite(self.mean).all()),
             "std": all(_LEAST_STD <= value < math.inf for value in self.std),
             "center_bias": bool(np.isfinite(self.center_bias).all()),
+            "seen_pixels": 0 <= self.seen_pixels <= _MOST_WORKING_PIXELS,
             "gflop_640x480": 0 <= self.gflop_640x480 < math.inf,
             "working_size": all(isinstance(side, int) for side in (policy.pixels, policy.stride, policy.least))
             and 1 <= policy.stride <= 256

@@ -8,8 +8,8 @@ from PIL import Image, JpegImagePlugin
 DEFAULT_QUALITY = 90
 """Of a lossy file whose source does not tell its own quality."""
 MOST_WITH_OWN_CODES = 1 << 18
-"""Pixels of a JPEG up to which it gets Huffman codes of its own. They make thumbnails smaller by a tenth, large pictures
-by a few percent, and take more time than all the rest of the encoding."""
+"""Pixels of a JPEG up to which it gets Huffman codes of its own. They make thumbnails smaller by a tenth, large
+pictures by a few percent, and take more time than all the rest of the encoding."""
 
 # Annex K of the JPEG standard: the luminance table that libjpeg scales by the quality.
 _LUMINANCE = (

@@ -4,10 +4,15 @@ Pillow's antialiased bilinear filter, without its two roundings to 8 bits. Along
 narrow band, so a few neighbouring outputs read a short stretch of the input: one small dense product each. From 512x384
 to 320x240 this takes half the time of Pillow's resize and the normalisation after it. A picture at least twice as large
 as asked is first halved by the mean of two by two pixels, as files are where whole blocks fit (``core.pictures``).
+
+A network that learned from images which had been scaled twice, to S pixels and from there to its working size of W,
+learned from soft ones. A filter of half-width a has the variance a^2 / 6, and variances add up: a picture of more than
+S pixels becomes as soft in one pass if the filter is wider by sqrt(1 + W / S).
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +38,13 @@ class Band:
 
 
 @lru_cache(maxsize=64)
-def bands(n_in: int, n_out: int, step: int) -> tuple[Band, ...]:
-    """The filter from ``n_in`` to ``n_out`` samples in bands of ``step`` outputs; the weights of an output sum to 1."""
+def bands(n_in: int, n_out: int, step: int, softness: float = 1.0) -> tuple[Band, ...]:
+    """The filter from ``n_in`` to ``n_out`` samples in bands of ``step`` outputs; the weights of an output sum to 1.
+
+    softness: how much wider the filter is than antialiasing needs.
+    """
     scale = n_in / n_out
-    support = max(scale, 1.0)
+    support = softness * max(scale, 1.0)
     centers = (np.arange(n_out) + 0.5) * scale
     first = np.maximum((centers - support + 0.5).astype(np.intp), 0)
     reads = first[:, None] + np.arange(int(np.ceil(2 * support)) + 1)
@@ -63,8 +71,9 @@ def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard) -> Arr
     std: Array = np.float32(255) * np.array(card.std, np.float32)
     scale: Array = np.float32(1) / std
     offset: Array = np.float32(-255) * np.array(card.mean, np.float32) / std
-    if photo.shape[:2] != working:
-        return planes(photo, working, scale, offset)
+    size = photo.shape[0], photo.shape[1]
+    if size != working:
+        return planes(photo, working, scale, offset, pixels_needed(size, working, card), _softness(size, working, card))
     pixels = np.empty((3, *working), np.float32)
     for channel in range(3):
         np.multiply(photo[:, :, channel], scale[channel], out=pixels[channel])
@@ -72,13 +81,42 @@ def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard) -> Arr
     return pixels
 
 
-def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array) -> Array:
-    """uint8 (H, W, 3) -> float32 (3, *size): scaled to ``size`` (height, width), times scale (3,), plus offset (3,)."""
-    if _can_halve(rgb.shape[:2], size):
+def pixels_needed(size: Size, working: Size, card: ModelCard) -> Size:
+    """(height, width) below which a picture of ``size`` must not be decoded, or averaged, before ``prepare``."""
+    if not _is_softened(size, card):
+        return working
+    shrinking = sqrt(card.seen_pixels / (size[0] * size[1]))
+    # One more, so that what is left still has more pixels than training saw.
+    height, width = (max(ceil(side * shrinking) + 1, least) for side, least in zip(size, working, strict=True))
+    return height, width
+
+
+def _is_softened(size: Size, card: ModelCard) -> bool:
+    return 0 < card.seen_pixels < size[0] * size[1]
+
+
+def _softness(size: Size, working: Size, card: ModelCard) -> float:
+    return sqrt(1 + working[0] * working[1] / card.seen_pixels) if _is_softened(size, card) else 1.0
+
+
+def planes(
+    rgb: npt.NDArray[np.uint8],
+    size: Size,
+    scale: Array,
+    offset: Array,
+    needed: Size | None = None,
+    softness: float = 1.0,
+) -> Array:
+    """uint8 (H, W, 3) -> float32 (3, *size): scaled to ``size`` (height, width), times scale (3,), plus offset (3,).
+
+    needed: (height, width) below which it is not halved, ``size`` by default. softness: as for ``bands``.
+    """
+    if _can_halve(rgb.shape[:2], needed or size):
         halved = _halved(rgb, scale)
-        scaled = halved if halved.shape[1:] == size else _columns(_rows(halved, size[0]), size[1])
+        same = halved.shape[1:] == size and softness == 1
+        scaled = halved if same else _columns(_rows(halved, size[0], softness), size[1], softness)
     else:
-        scaled = _columns(_rows_apart(rgb, size[0], scale), size[1])
+        scaled = _columns(_rows_apart(rgb, size[0], scale, softness), size[1], softness)
     scaled += offset[:, None, None]
     return scaled
 
@@ -100,12 +138,12 @@ def _halved(rgb: npt.NDArray[np.uint8], scale: Array) -> Array:
     return out
 
 
-def _rows_apart(rgb: npt.NDArray[np.uint8], height: int, scale: Array) -> Array:
+def _rows_apart(rgb: npt.NDArray[np.uint8], height: int, scale: Array, softness: float) -> Array:
     """uint8 (H, W, 3) -> float32 (3, height, W), times scale (3,)."""
     width = rgb.shape[1]
     flat = rgb.reshape(len(rgb), -1)
     rows = np.empty((height, width, 3), np.float32)
-    for band in bands(len(rgb), height, _ROWS):
+    for band in bands(len(rgb), height, _ROWS, softness):
         part = rows[band.start : band.stop].reshape(-1, 3 * width)
         np.matmul(band.weights, flat[band.first : band.last].astype(np.float32), out=part)
     apart = np.empty((3, height, width), np.float32)
@@ -114,19 +152,19 @@ def _rows_apart(rgb: npt.NDArray[np.uint8], height: int, scale: Array) -> Array:
     return apart
 
 
-def _rows(image: Array, height: int) -> Array:
+def _rows(image: Array, height: int, softness: float) -> Array:
     """(3, H, W) -> (3, height, W)."""
     out = np.empty((3, height, image.shape[2]), np.float32)
-    for band in bands(image.shape[1], height, _ROWS):
+    for band in bands(image.shape[1], height, _ROWS, softness):
         np.matmul(band.weights, image[:, band.first : band.last], out=out[:, band.start : band.stop])
     return out
 
 
-def _columns(image: Array, width: int) -> Array:
+def _columns(image: Array, width: int, softness: float) -> Array:
     """(3, H, W) -> (3, H, width)."""
     height, n_in = image.shape[1:]
     flat = image.reshape(3 * height, n_in)
     out = np.empty((3 * height, width), np.float32)
-    for band in bands(n_in, width, _COLUMNS):
+    for band in bands(n_in, width, _COLUMNS, softness):
         np.matmul(flat[:, band.first : band.last], band.weights.T, out=out[:, band.start : band.stop])
     return out.reshape(3, height, width)

@@ -6,6 +6,7 @@
  * @typedef {object} Card
  * @property {string} name
  * @property {{ pixels: number, stride: number, max_ratio: number, least: number }} working
+ * @property {number} seenPixels area of the images that training scaled to the working size, 0 if not known
  * @property {readonly number[]} mean of red, green and blue, 0..1
  * @property {readonly number[]} std
  * @property {number} sigma standard deviation of the blur, in pixels of the working size
@@ -46,6 +47,7 @@ export function parseCard(document) {
   return {
     name: document.name,
     working: document.working_size,
+    seenPixels: document.seen_pixels ?? 0,
     mean: document.normalisation.mean,
     std: document.normalisation.std,
     sigma: document.sigma,

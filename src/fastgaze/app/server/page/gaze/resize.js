@@ -1,7 +1,8 @@
 // From the pixels of a picture to what the network takes: over white, scaled with a triangle filter, normalised.
 //
 // As runtime/resize.py and core/pictures.py do for a file: while whole blocks of pixels fit they are averaged, then an
-// antialiased bilinear filter does the rest.
+// antialiased bilinear filter does the rest. It is wider for a picture of more pixels than training saw, as resize.py
+// explains.
 
 /** @typedef {import("./numbers.js").Size} Size */
 /** @typedef {import("./card.js").Card} Card */
@@ -19,11 +20,13 @@ const ONE = 2 ** 24;
  * @param {Card} card
  */
 export function prepare(pixels, working, card) {
-  const small = reduced(pixels, working);
-  const rows = scaleRows(small, working.height);
-  const planes = new Float32Array(3 * working.width * working.height);
-  scaleColumns(rows, small.width, working, planes);
   const area = working.width * working.height;
+  const softened = card.seenPixels > 0 && pixels.width * pixels.height > card.seenPixels;
+  const softness = softened ? Math.sqrt(1 + area / card.seenPixels) : 1;
+  const small = reduced(pixels, softened ? needed(pixels, working, card) : working);
+  const rows = scaleRows(small, working.height, softness);
+  const planes = new Float32Array(3 * area);
+  scaleColumns(rows, small.width, working, softness, planes);
   for (let channel = 0; channel < 3; channel++) {
     const scale = 1 / (255 * card.std[channel]);
     const offset = -card.mean[channel] / card.std[channel];
@@ -33,13 +36,30 @@ export function prepare(pixels, working, card) {
 }
 
 /**
- * RGB over white, with whole blocks of pixels averaged as long as the result stays at least `working`.
- * @param {Pixels} pixels
+ * The size below which blocks must not be averaged, so that more pixels are left than training saw.
+ * @param {Size} size of the picture
  * @param {Size} working
+ * @param {Card} card
+ * @returns {Size}
+ */
+function needed({ width, height }, working, card) {
+  const shrinking = Math.sqrt(card.seenPixels / (width * height));
+  return {
+    width: Math.max(Math.ceil(width * shrinking) + 1, working.width),
+    height: Math.max(Math.ceil(height * shrinking) + 1, working.height),
+  };
+}
+
+/**
+ * RGB over white, with blocks of 2, 4, 8, ... pixels along each side averaged as long as the result stays at least
+ * `atLeast`.
+ * @param {Pixels} pixels
+ * @param {Size} atLeast
  * @returns {{ width: number, height: number, data: Uint8Array }}
  */
-export function reduced({ width, height, data }, working) {
-  const factor = Math.min(Math.floor(width / working.width), Math.floor(height / working.height));
+export function reduced({ width, height, data }, atLeast) {
+  const fits = Math.min(Math.floor(width / atLeast.width), Math.floor(height / atLeast.height));
+  const factor = 2 ** Math.floor(Math.log2(Math.max(fits, 1)));
   if (factor < 2) return { width, height, data: overWhite(data) };
   const out = { width: Math.ceil(width / factor), height: Math.ceil(height / factor) };
   const rgb = new Uint8Array(3 * out.width * out.height);
@@ -98,10 +118,11 @@ function blended(sample, alpha) {
  * `taps` for each output, which sum to 1.
  * @param {number} inputs
  * @param {number} outputs
+ * @param {number} [softness] how much wider the filter is than antialiasing needs
  */
-export function filter(inputs, outputs) {
+export function filter(inputs, outputs, softness = 1) {
   const scale = inputs / outputs;
-  const support = Math.max(scale, 1);
+  const support = softness * Math.max(scale, 1);
   const taps = Math.ceil(2 * support) + 1;
   const first = new Int32Array(outputs);
   const weights = new Float64Array(outputs * taps);
@@ -123,9 +144,10 @@ export function filter(inputs, outputs) {
  * RGB by pixels -> Float32 (outputs, width * 3).
  * @param {{ width: number, height: number, data: Uint8Array }} rgb
  * @param {number} outputs
+ * @param {number} softness
  */
-function scaleRows({ width, height, data }, outputs) {
-  const { first, weights, taps } = filter(height, outputs);
+function scaleRows({ width, height, data }, outputs, softness) {
+  const { first, weights, taps } = filter(height, outputs, softness);
   const length = 3 * width;
   const out = new Float32Array(outputs * length);
   for (let y = 0; y < outputs; y++) {
@@ -143,10 +165,11 @@ function scaleRows({ width, height, data }, outputs) {
  * @param {Float32Array} rows
  * @param {number} inputs
  * @param {Size} size
+ * @param {number} softness
  * @param {Float32Array} out
  */
-function scaleColumns(rows, inputs, { width, height }, out) {
-  const { first, weights, taps } = filter(inputs, width);
+function scaleColumns(rows, inputs, { width, height }, softness, out) {
+  const { first, weights, taps } = filter(inputs, width, softness);
   const area = width * height;
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
