@@ -14,7 +14,7 @@ from fastgaze.networks import create_model, load_checkpoint, load_gaze_model, sa
 from fastgaze.networks.checkpoint import BackboneRecord, PruningRecord, TrainingRecord, convert_untyped
 from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.networks.gaze import GazeModel
-from tests.networks.test_gaze import SMALL
+from tests.small_models import SMALL
 
 FIRST = TrainingRecord(
     "distill",

@@ -6,17 +6,7 @@ from torch import nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import Beta, BetaStar, ChannelGraph, Fisher, Flops, History, NoCost, Pruner, Random, Target
-from tests.pruning.nets import image_losses, make
-
-
-def observed(
-    name: str, dtype: torch.dtype = torch.float64, **options: object
-) -> tuple[nn.Module, Pruner, torch.Tensor]:
-    net, x = make(name, batch=3, dtype=dtype)
-    pruner = Pruner(ChannelGraph.trace(net, x), **options)  # type: ignore[arg-type]
-    with pruner.observe():
-        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
-    return net, pruner, x
+from tests.pruning.nets import image_losses, make, observed
 
 
 @pytest.mark.parametrize("name", ["lenet", "densenet", "resnet", "mobile"])
