@@ -61,6 +61,7 @@ class ChannelGraph:
     kept       what holds maps back besides the network's outputs: operation, place and number of maps
     unreached  layers that the example input did not run; nothing is known about them
     blocks     residual blocks: modules that add something to the maps they read, and may go as a whole
+    uncounted  where the network calls F.conv2d, F.linear and the like with weights of no layer: no cost counts these
     removed    indices of all removed maps, in the order of removal
     """
 
@@ -71,6 +72,7 @@ class ChannelGraph:
     kept: list[Kept] = field(default_factory=list)
     unreached: list[str] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
+    uncounted: list[str] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     wrapped: bool = False  # traced through DistributedDataParallel
     alive: Tensor = field(init=False)
@@ -111,7 +113,15 @@ class ChannelGraph:
         found = trace_network(root, example_input, unknown, training)
         described = tree_map_only(Tensor, lambda t: torch.empty(t.shape, dtype=t.dtype, device="meta"), example_input)
         graph = ChannelGraph(
-            root, found.layers, found.maps, described, found.kept, found.unreached, found.blocks, wrapped=wrapped
+            root,
+            found.layers,
+            found.maps,
+            described,
+            found.kept,
+            found.unreached,
+            found.blocks,
+            found.uncounted,
+            wrapped=wrapped,
         )
         if check:
             keep_what_differs(graph, example_input, unknown)

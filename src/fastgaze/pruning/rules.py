@@ -59,6 +59,8 @@ def follow_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: di
         sources = call.tensors()
         labels = [tracer.label(tensor) for tensor in sources]  # before an in-place operation changes anything
         result = call.result = func(*values, **options)
+        if name in COSTLY:
+            tracer.uncounted[f"{name} ({tracer.place()})"] = None
         if name not in SIZED and name not in FACTORIES:
             for width in (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Width)):
                 tracer.counted(width, name)
@@ -268,6 +270,7 @@ LATE_DIMS = {"norm", "normalize", "linalg_vector_norm", "topk", "kthvalue", "qua
 COUNTS = {"numel", "nelement", "len"}
 VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "equal", "allclose", "is_nonzero"}
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
+COSTLY = {"linear", "bilinear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3))}
 SIZED = {  # functions whose rules look at the sizes themselves
     "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem", "conv1d", "conv2d",
     "conv3d", "affine_grid", "repeat", "max_unpool1d", "max_unpool2d", "max_unpool3d",
