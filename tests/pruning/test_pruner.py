@@ -245,3 +245,13 @@ def test_a_network_without_prunable_maps_is_told_apart_from_a_missing_backward_p
     pruner = Pruner(ChannelGraph.trace(net, torch.randn(1, 3, 4, 4)))
     with pytest.raises(PruningError, match="no map that can be pruned"), pruner.observe():
         net(torch.randn(1, 3, 4, 4)).square().mean().backward()
+
+
+def test_an_optimizer_of_another_network_is_refused() -> None:
+    net, x = make("lenet")
+    other, _ = make("lenet")
+    graph = ChannelGraph.trace(net, x)
+    with pytest.raises(PruningError, match="the optimizer holds no parameter of this network"):
+        Pruner(graph, optimizer=torch.optim.Adam(other.parameters()))
+    net.requires_grad_(False)  # another part of a larger model is trained
+    assert Pruner(graph, optimizer=torch.optim.Adam(other.parameters())).maps_left == len(graph.maps)

@@ -309,8 +309,13 @@ def _unwrapped(module: nn.Module) -> tuple[nn.Module, bool]:
             wrapped = wrapped or isinstance(module, nn.parallel.DistributedDataParallel)
             inner = module.module
         if not isinstance(inner, nn.Module):
-            return module, wrapped
+            break
         module = inner
+    if not isinstance(module, nn.Module):
+        raise PruningError(f"cannot trace {module!r}; give a network, that is an instance of torch.nn.Module")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise PruningError("a ScriptModule cannot be made smaller; trace the module that it was made from")
+    return module, wrapped
 
 
 def _chosen(layer: Layer, choice: Choice) -> bool:
