@@ -1,6 +1,5 @@
 """Checkpoints: bit for bit, with a typed record, and refused in one line when something is wrong."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fastgaze.core.errors import ModelError
-from fastgaze.core.spec import GazeSpec, VGGSpec, spec_to_json
+from fastgaze.core.spec import VGGSpec, spec_to_json
 from fastgaze.networks import create_model, load_checkpoint, load_gaze_model, save_checkpoint
-from fastgaze.networks.checkpoint import BackboneRecord, PruningRecord, TrainingRecord, convert_untyped
+from fastgaze.networks.checkpoint import BackboneRecord, PruningRecord, TrainingRecord
 from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.networks.gaze import GazeModel
 from tests.small_models import SMALL
@@ -96,76 +95,6 @@ def test_an_ensemble_is_no_single_network(tmp_path: Path) -> None:
     save_checkpoint(GazeEnsemble.of([model, model]), tmp_path / "m.safetensors")
     with pytest.raises(ModelError, match="deepgaze2-ensemble; give the checkpoint of a single network"):
         load_gaze_model(tmp_path / "m.safetensors")
-
-
-# Records as the stages of the first version left them.
-_DISTILLED = {
-    "backbone": "vgg16.safetensors",
-    "sha256": "cabd",
-    "layers": "matching",
-    "divided_by_spread_on_sample_images": {"conv1_1": 2.5},
-    "data": ["salicon/train", "osie"],
-    "mixture": {"eye_tracking": 0.1, "teacher": 0.5, "teachers": ["teacher"]},
-    "fit": {"step": 900, "best_step": 800, "best_loss": 7.4, "bad": 1, "settings": {"scale": 1.0, "seed": 2}},
-}
-_PRUNED = {
-    "start": _DISTILLED,
-    "prune": {"mark": 10.0, "cost": 9.9, "step": 500, "settings": {"objective": "beta*", "cost": "flops"}},
-}
-_NARROWED = {"start": _PRUNED, "narrowed": {"widths": [16], "readout": [4]}}
-_TUNED = _DISTILLED | {
-    "start": _NARROWED,
-    "mixture": {"teachers": ["densegaze-m"]},
-    "fit": {"step": 90, "best_step": 80, "best_loss": 7.3, "settings": {"scale": 0.65, "seed": 0}},
-}
-_OWN = {
-    "start": {"model": "fastgaze-m", "data": "SALICON", "scores": {}},
-    "data": "study",
-    "images": 40,
-    "working_pixels": 6144,
-    "fit": {"best_step": 20, "best_loss": 5.0, "settings": {"scale": 1.0}},
-}
-
-
-def _old_checkpoint(record: object, path: Path, spec: GazeSpec = SMALL["fastgaze"]) -> Path:
-    tensors = {name: tensor.clone() for name, tensor in create_model(spec.architecture, spec).state_dict().items()}
-    metadata = {"format": "fastgaze-checkpoint-1", "spec": spec_to_json(spec), "record": json.dumps(record)}
-    save_file(tensors, path, metadata)
-    return path
-
-
-def test_an_untyped_record_is_converted_when_it_is_read(tmp_path: Path) -> None:
-    _, record = load_checkpoint(_old_checkpoint(_TUNED, tmp_path / "old.safetensors"))
-    # 0.65 of 240x320 is 160x208, the nearest multiples of 16.
-    assert (record.stage, record.working_pixels) == ("tune", 160 * 208)
-    assert (record.data, record.teachers) == (("salicon/train", "osie"), ("densegaze-m",))
-    assert (record.steps, record.loss) == (80, 7.3)
-    stages = []
-    earlier: TrainingRecord | None = record
-    while earlier is not None:
-        stages.append(earlier.stage)
-        assert earlier.backbone == BackboneRecord("vgg16.safetensors", "cabd", "matching", {"conv1_1": 2.5})
-        earlier = earlier.start
-    assert stages == ["tune", "narrow", "prune", "distill"]
-    save_checkpoint(load_checkpoint(tmp_path / "old.safetensors")[0], tmp_path / "new.safetensors", record)
-    assert load_checkpoint(tmp_path / "new.safetensors")[1] == record
-
-
-def test_untyped_records_of_every_stage_keep_what_they_knew() -> None:
-    spec = SMALL["fastgaze"]
-    pruned = convert_untyped(_PRUNED, spec)
-    assert (pruned.stage, pruned.pruning, pruned.steps) == ("prune", PruningRecord("beta*", "GFLOP", 9.9, 10.0), 500)
-    own = convert_untyped(_OWN, spec)
-    assert (own.stage, own.data, own.working_pixels) == ("finetune", ("study",), 6144)
-    assert own.trained_on == ("SALICON", "study")
-    assert own.start is not None
-    assert own.start.stage == "exported"
-    assert convert_untyped({}, spec) == TrainingRecord("unknown", "fastgaze", None, ())
-    assert convert_untyped({"data": ["large"]}, SMALL["deepgaze2"]).stage == "teacher"
-    alone = convert_untyped(_DISTILLED | {"mixture": {"teacher": 0, "teachers": ["teacher"]}}, spec)
-    assert (alone.stage, alone.teachers) == ("distill", ())
-    grown = convert_untyped(_DISTILLED | {"grown_from": _TUNED}, spec)
-    assert (grown.stage, grown.start and grown.start.stage) == ("distill", "tune")
 
 
 def _refused(path: Path) -> str:
