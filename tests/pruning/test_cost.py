@@ -53,6 +53,20 @@ def test_what_no_cost_counts_is_said_with_its_line() -> None:
     assert ChannelGraph.trace(net[0], torch.randn(2, 3)).uncounted == []
 
 
+def test_a_product_with_a_parameter_outside_of_a_layer_is_named_and_attention_is_not() -> None:
+    class Graph(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.last = torch.nn.Parameter(torch.randn(3, 8)), torch.nn.Linear(8, 2)
+
+        def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.last(edges @ (x @ self.weight))
+            return out
+
+    graph = ChannelGraph.trace(Graph(), (torch.randn(2, 5, 3), torch.randn(2, 5, 5)))
+    assert [place.split(" ")[0] for place in graph.uncounted] == ["matmul"]
+
+
 def test_vgg11_convolutions_cost_what_the_paper_fixes() -> None:
     torch.manual_seed(0)
     from tests.pruning.nets import vgg11

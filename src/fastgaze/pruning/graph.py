@@ -61,7 +61,8 @@ class ChannelGraph:
     kept       what holds maps back besides the network's outputs: operation, place and number of maps
     unreached  layers that the example input did not run; nothing is known about them
     blocks     residual blocks: modules that add something to the maps they read, and may go as a whole
-    uncounted  where the network calls F.conv2d, F.linear and the like with weights of no layer: no cost counts these
+    uncounted  where the network calls F.conv2d, F.linear, or a product with a parameter, outside of a layer: no cost
+               counts these
     removed    indices of all removed maps, in the order of removal
     """
 

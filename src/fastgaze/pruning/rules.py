@@ -59,7 +59,7 @@ def follow_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: di
         sources = call.tensors()
         labels = [tracer.label(tensor) for tensor in sources]  # before an in-place operation changes anything
         result = call.result = func(*values, **options)
-        if name in COSTLY:
+        if name in COSTLY or (name in PRODUCTS and any(isinstance(t, nn.Parameter) for t in sources)):
             tracer.uncounted[f"{name} ({tracer.place()})"] = None
         if name not in SIZED and name not in FACTORIES:
             for width in (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Width)):
@@ -271,6 +271,7 @@ COUNTS = {"numel", "nelement", "len"}
 VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "equal", "allclose", "is_nonzero"}
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
 COSTLY = {"linear", "bilinear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3))}
+PRODUCTS = {"matmul", "rmatmul", "mm", "bmm", "einsum", "addmm", "baddbmm"}
 SIZED = {  # functions whose rules look at the sizes themselves
     "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem", "conv1d", "conv2d",
     "conv3d", "affine_grid", "repeat", "max_unpool1d", "max_unpool2d", "max_unpool3d",
