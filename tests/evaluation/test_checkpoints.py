@@ -103,7 +103,7 @@ def test_deepgaze2_can_be_evaluated(kept: Path) -> None:
 def test_any_checkpoint_predicts_what_its_export_does(tmp_path: Path) -> None:
     network = random_model(LITE)
     save_checkpoint(
-        network, tmp_path / "lite.safetensors", TrainingRecord("unknown", "litegaze", SIZE[0] * SIZE[1], ())
+        network, tmp_path / "lite.safetensors", TrainingRecord("untrained", "litegaze", SIZE[0] * SIZE[1], ())
     )
     export_onnx(network, tmp_path / "lite.onnx", Facts("lite"), half=False)
     ours = fastgaze.load(tmp_path / "lite.safetensors")
