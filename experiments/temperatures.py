@@ -49,7 +49,7 @@ def shown(record: Record) -> str:
     about = (
         f"Temperatures of `{record['settings']['model']}` in the categories of CAT2000 "
         f"(`python -m experiments.temperatures`). Their mean over everyday photographs ({', '.join(ORDINARY)}) is "
-        f"{ordinary:.2f}, {comparison} the {drawn:.2f} of drawings, paintings and patterns ({', '.join(DRAWN)})."
+        f"{ordinary:.2f}, {comparison} the {drawn:.2f} of pictures that are not photographs ({', '.join(DRAWN)})."
     )
     header = ["lowest first", *[""] * (PER_ROW - 1)]
     return f"{table(header, rows)}\n\n{about}"

@@ -29,6 +29,15 @@ LITE = GazeSpec(
     "prelu",
 )
 _BRIGHT = GazeSpec("fastgaze", VGGSpec(((1,), (1,), (1,), (1,), (1,)), ("relu5_1",)), (1,), "relu")
+SMALL = {
+    "fastgaze": GazeSpec("fastgaze", VGGSpec(((4,), (5,), (6, 7), (8, 9), (10, 11)), ("relu5_2",)), (6, 3, 1), "prelu"),
+    "deepgaze2": GazeSpec(
+        "deepgaze2", VGGSpec(((4,), (5,), (6,), (8,), (9, 9)), ("conv5_1", "relu5_1", "relu5_2")), (4, 1), "relu"
+    ),
+    "densegaze": GazeSpec(
+        "densegaze", DenseNetSpec(6, (((5, 3), (4, 2)), ((6, 4),), ((3, 2),)), (7, 5)), (4, 2, 1), "prelu"
+    ),
+}
 
 
 def bright_model(gain: float = 2.0, sigma: float = 8.0) -> GazeModel:
@@ -70,3 +79,16 @@ def random_model(spec: GazeSpec, seed: int = 0) -> GazeModel:
             nn.init.normal_(module.bias)
     model.tail.center_bias.copy_(bright_model().tail.center_bias)
     return model
+
+
+def vgg_state(blocks: tuple[tuple[int, ...], ...]) -> dict[str, torch.Tensor]:
+    """Random weights in torchvision's layout: conv, relu, conv, relu, pool, ..."""
+    torch.manual_seed(0)
+    state, position, maps_in = {}, 0, 3
+    for block in blocks:
+        for maps in block:
+            state[f"features.{position}.weight"] = torch.randn(maps, maps_in, 3, 3) * (2 / (9 * maps_in)) ** 0.5
+            state[f"features.{position}.bias"] = torch.randn(maps) * 0.1
+            maps_in, position = maps, position + 2
+        position += 1
+    return state

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.app.test_cli_pictures import EXAMPLES, run
+from fastgaze.app.demo import EXAMPLES
+from tests.commands import run
 
 
 def test_models_and_demo_say_what_is_there(

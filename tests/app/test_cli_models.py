@@ -12,7 +12,7 @@ from fastgaze.evaluation.bench import BenchSetup, at_size, bench
 from fastgaze.networks import TrainingRecord, save_checkpoint
 from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.runtime.predictor import Predictor, load
-from tests.app.test_cli_pictures import run
+from tests.commands import run
 from tests.small_models import PLAIN, bright_model, random_model
 
 

@@ -13,24 +13,12 @@ import pytest
 from PIL import Image
 
 from experiments import hostile_files
-from fastgaze.app.cli import main, pictures
+from fastgaze.app.cli import pictures
 from fastgaze.runtime.crop import Crop
 from fastgaze.runtime.gazemap import GazeMap
+from tests.commands import fresh, run
 
 EXAMPLES = Path(__file__).parents[2] / "src" / "fastgaze" / "app" / "server" / "examples"
-
-
-def run(*arguments: object) -> int:
-    """Exit code of the command line in this process."""
-    with pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    return int(caught.value.code or 0)
-
-
-def fresh(*arguments: object, stdin: bytes = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
-    """The command in a process of its own."""
-    command = [sys.executable, "-m", "fastgaze", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, check=False, cwd=cwd)
 
 
 @pytest.fixture

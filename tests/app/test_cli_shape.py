@@ -16,7 +16,7 @@ from PIL import Image
 
 from fastgaze.app.cli import app
 from fastgaze.app.cli.common import complete_models
-from tests.app.test_cli_pictures import run
+from tests.commands import run
 from tests.wording import DIALECT
 
 WORKSHOP = {"teacher", "distill", "tune", "soft-targets", "prune", "narrow", "sweep"}

@@ -12,7 +12,7 @@ from rich.progress import ProgressColumn
 
 from fastgaze.app.cli.common import note, print_result, progress
 from fastgaze.onnx.write import Facts, export_onnx
-from tests.app.test_cli_pictures import run
+from tests.commands import run
 from tests.small_models import bright_model
 
 ODD = "a[/b] [red] :b: " + "long" * 20

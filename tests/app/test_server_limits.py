@@ -21,7 +21,7 @@ from fastgaze.app.server import connection, run
 from fastgaze.app.server.limits import Limits
 from fastgaze.core.errors import ArgumentError
 from tests.app.serving import encoded, head, make_models, picture, raw, serving, serving_app, write_model
-from tests.app.test_cli_pictures import run as run_command
+from tests.commands import run as run_command
 
 SMALL = encoded(picture(64, 48))
 

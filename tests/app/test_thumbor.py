@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.runtime.test_predictor import photo
+from tests.photos import photo
 
 SOURCE = Path(__file__).parents[2] / "src"
 WHY = "thumbor is not installed; install fastgaze[thumbor] somewhere and set FASTGAZE_THUMBOR to the python there"

@@ -25,7 +25,7 @@ from PIL import Image
 from fastgaze.app.cli import app
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.training.config import read_config
-from tests.app.test_cli_pictures import run
+from tests.commands import run
 from tests.small_models import bright_model
 from tests.training.helpers import bright_squares, tiny_model
 

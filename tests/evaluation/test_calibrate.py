@@ -18,7 +18,7 @@ from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.card import ModelCard, identity, read_card, with_card
 from fastgaze.runtime.predictor import Predictor, load
-from tests.app.test_cli_pictures import run
+from tests.commands import run
 from tests.small_models import bright_model
 
 SIZE = (48, 64)

@@ -19,8 +19,7 @@ from fastgaze.networks.ensemble import GazeEnsemble
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.onnx.write import Facts, export_onnx
 from fastgaze.runtime.predictor import load
-from tests.networks.test_weights import _vgg_state
-from tests.small_models import LITE, random_model
+from tests.small_models import LITE, random_model, vgg_state
 
 BLOCKS = ((2, 2), (3, 3), (3,) * 4, (4,) * 4, (4,) * 4)
 SPEC = GazeSpec("deepgaze2", VGGSpec(BLOCKS, ("conv5_1", "relu5_1", "relu5_4")), (4, 1), "relu")
@@ -33,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of weights with a trunk as deep as VGG-19 and a few maps wide."""
     folder = tmp_path / "cache"
     folder.mkdir()
-    save_file(_vgg_state(BLOCKS), folder / "narrow19.safetensors")
+    save_file(vgg_state(BLOCKS), folder / "narrow19.safetensors")
     monkeypatch.setenv("FASTGAZE_CACHE", str(folder))
     return folder
 
@@ -104,7 +103,7 @@ def test_deepgaze2_can_be_evaluated(kept: Path) -> None:
 def test_any_checkpoint_predicts_what_its_export_does(tmp_path: Path) -> None:
     network = random_model(LITE)
     save_checkpoint(
-        network, tmp_path / "lite.safetensors", TrainingRecord("unknown", "litegaze", SIZE[0] * SIZE[1], ())
+        network, tmp_path / "lite.safetensors", TrainingRecord("untrained", "litegaze", SIZE[0] * SIZE[1], ())
     )
     export_onnx(network, tmp_path / "lite.onnx", Facts("lite"), half=False)
     ours = fastgaze.load(tmp_path / "lite.safetensors")
@@ -120,7 +119,7 @@ def test_what_deepgaze2_lacks_is_said_in_one_line(cache: Path, kept: Path, monke
     trunk.rename(cache / "elsewhere.safetensors")
     with pytest.raises(BackboneError, match="no file and no backbone named 'narrow19'"):
         fastgaze.load("deepgaze2")
-    save_file({name: tensor + 1 for name, tensor in _vgg_state(BLOCKS).items()}, trunk)
+    save_file({name: tensor + 1 for name, tensor in vgg_state(BLOCKS).items()}, trunk)
     with pytest.raises(BackboneError, match="is not the narrow19 that the network was trained on"):
         fastgaze.load("deepgaze2")
     assert load_checkpoint(kept, cache / "elsewhere.safetensors")[0].spec.architecture == "deepgaze2-ensemble"

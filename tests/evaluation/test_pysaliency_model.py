@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastgaze.runtime.predictor import Predictor
-from tests.runtime.test_predictor import photo
+from tests.photos import photo
 
 # pysaliency was written for numpy 1 (facts 8).
 np.trapz, np.string_ = np.trapezoid, np.bytes_  # type: ignore[attr-defined]

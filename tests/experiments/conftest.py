@@ -10,7 +10,7 @@ from PIL import Image
 
 from fastgaze.data.fixations import from_lists
 from fastgaze.data.formats.npz import write_arrays
-from tests.experiments.test_lenet import write_idx
+from tests.experiments.digits import write_idx
 
 SIZE = (48, 64)
 COUNTS = {"salicon/train": 24, "salicon/val": 20, "osie": 20, "eyecrowd": 20, "cat2000": 8}

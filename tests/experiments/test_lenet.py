@@ -11,12 +11,7 @@ from safetensors.torch import save_file
 from experiments.lenet import LeNet5, lenet_flops, load_lenet, load_mnist, read_idx, save_lenet
 from fastgaze.core.errors import DataError, ModelError
 from fastgaze.pruning import ChannelGraph, Flops
-
-
-def write_idx(path: Path, array: np.ndarray) -> None:
-    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
-    content = header + array.astype(np.uint8).tobytes()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+from tests.experiments.digits import write_idx
 
 
 def write_set(folder: Path, train: int = 20, test: int = 6) -> None:

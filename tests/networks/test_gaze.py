@@ -8,19 +8,9 @@ import torch
 from torch.nn import functional as F
 
 from fastgaze.core import operators
-from fastgaze.core.spec import DenseNetSpec, GazeSpec, VGGSpec
 from fastgaze.networks import create_model
 from fastgaze.networks.gaze import GazeModel, Tail, bilinear_matrix, gaussian_matrix
-
-SMALL = {
-    "fastgaze": GazeSpec("fastgaze", VGGSpec(((4,), (5,), (6, 7), (8, 9), (10, 11)), ("relu5_2",)), (6, 3, 1), "prelu"),
-    "deepgaze2": GazeSpec(
-        "deepgaze2", VGGSpec(((4,), (5,), (6,), (8,), (9, 9)), ("conv5_1", "relu5_1", "relu5_2")), (4, 1), "relu"
-    ),
-    "densegaze": GazeSpec(
-        "densegaze", DenseNetSpec(6, (((5, 3), (4, 2)), ((6, 4),), ((3, 2),)), (7, 5)), (4, 2, 1), "prelu"
-    ),
-}
+from tests.small_models import SMALL
 
 
 @pytest.fixture(params=SMALL)

@@ -18,7 +18,7 @@ from fastgaze.networks.lite import LiteNet
 from fastgaze.pruning import ChannelGraph, Flops, compact, masked
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD
 from fastgaze.training.prune import layer_widths, trunk_widths, with_widths
-from tests.pruning.test_compact import removable_choice
+from tests.pruning.nets import removable_choice
 from tests.small_models import LITE, random_model
 
 State = dict[str, Tensor]

@@ -16,21 +16,9 @@ from fastgaze.networks import create_model
 from fastgaze.networks.backbones import find_backbone, load_backbone, read_backbone
 from fastgaze.networks.densenet import DenseNet
 from fastgaze.networks.vgg import VGG
+from tests.small_models import vgg_state
 
 State = dict[str, torch.Tensor]
-
-
-def _vgg_state(blocks: tuple[tuple[int, ...], ...]) -> State:
-    """Random weights in torchvision's layout: conv, relu, conv, relu, pool, ..."""
-    torch.manual_seed(0)
-    state, position, maps_in = {}, 0, 3
-    for block in blocks:
-        for maps in block:
-            state[f"features.{position}.weight"] = torch.randn(maps, maps_in, 3, 3) * (2 / (9 * maps_in)) ** 0.5
-            state[f"features.{position}.bias"] = torch.randn(maps) * 0.1
-            maps_in, position = maps, position + 2
-        position += 1
-    return state
 
 
 def _vgg_forward(state: State, image: torch.Tensor, depths: tuple[int, ...]) -> torch.Tensor:
@@ -107,7 +95,7 @@ def test_real_densenet_file_reproduces_an_independent_forward(backbones: Path) -
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
 @torch.inference_mode()
 def test_both_file_forms_load_in_torchvisions_layout(suffix: str, tmp_path: Path) -> None:
-    state = _vgg_state(VGG_BLOCKS["vgg11"])
+    state = vgg_state(VGG_BLOCKS["vgg11"])
     path = tmp_path / f"vgg11{suffix}"
     if suffix == ".pth":
         torch.save(state, path)
@@ -121,7 +109,7 @@ def test_both_file_forms_load_in_torchvisions_layout(suffix: str, tmp_path: Path
 
 @torch.inference_mode()
 def test_vgg11_takes_matching_layers_of_vgg16_at_unit_spread(tmp_path: Path) -> None:
-    state = _vgg_state(VGG_BLOCKS["vgg16"])
+    state = vgg_state(VGG_BLOCKS["vgg16"])
     save_file(state, tmp_path / "vgg16.safetensors")
     trunk, sample = create_model("fastgaze").trunk, torch.randn(2, 3, 64, 64)
     assert isinstance(trunk, VGG)
@@ -141,7 +129,7 @@ def test_vgg11_takes_matching_layers_of_vgg16_at_unit_spread(tmp_path: Path) -> 
 
 @torch.inference_mode()
 def test_a_whole_vgg_at_unit_spread_is_the_same_network_up_to_a_factor(tmp_path: Path) -> None:
-    save_file(_vgg_state(VGG_BLOCKS["vgg11"]), tmp_path / "vgg11.safetensors")
+    save_file(vgg_state(VGG_BLOCKS["vgg11"]), tmp_path / "vgg11.safetensors")
     plain, scaled = create_model("fastgaze").trunk, create_model("fastgaze").trunk
     load_backbone(plain, tmp_path / "vgg11.safetensors")
     record = load_backbone(scaled, tmp_path / "vgg11.safetensors", torch.randn(2, 3, 64, 64))
@@ -158,7 +146,7 @@ def _refused(source: str | Path, trunk: Any = None) -> str:
 
 
 def test_matching_layers_without_sample_images_are_refused(tmp_path: Path) -> None:
-    save_file(_vgg_state(VGG_BLOCKS["vgg13"]), tmp_path / "vgg13.safetensors")
+    save_file(vgg_state(VGG_BLOCKS["vgg13"]), tmp_path / "vgg13.safetensors")
     assert "give sample images" in _refused(tmp_path / "vgg13.safetensors")
 
 
@@ -169,7 +157,7 @@ def test_damaged_hostile_and_foreign_files_are_refused(tmp_path: Path) -> None:
     assert "more than weights" in _refused(tmp_path / "code.pth")
     save_file({"weight": torch.zeros(1)}, tmp_path / "other.safetensors")
     assert "torchvision's layout" in _refused(tmp_path / "other.safetensors")
-    save_file(_vgg_state(VGG_BLOCKS["vgg11"][:3]), tmp_path / "short.safetensors")
+    save_file(vgg_state(VGG_BLOCKS["vgg11"][:3]), tmp_path / "short.safetensors")
     assert "8, 10, 13 and 16" in _refused(tmp_path / "short.safetensors")
     assert "conv0.weight is absent" in _refused(tmp_path / "short.safetensors", create_model("densegaze").trunk)
 

@@ -87,7 +87,7 @@ def test_a_card_is_filled_from_the_record() -> None:
     facts = Facts.of("name", TrainingRecord("tune", "fastgaze", 160 * 208, ("osie", "study"), start=start))
     assert (facts.data, facts.working_size.pixels) == ("salicon/train, osie, study", 160 * 208)
     assert Facts.of("name", start, pixels=50_000).working_size.pixels == 50_000
-    unknown = Facts.of("name", TrainingRecord("unknown", "fastgaze", None, ()))
+    unknown = Facts.of("name", TrainingRecord("untrained", "fastgaze", None, ()))
     assert (unknown.data, unknown.working_size) == ("", WorkingSize())
 
 

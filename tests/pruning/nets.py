@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fastgaze.pruning import ChannelGraph, Pruner
+
 
 def lenet() -> nn.Module:
     """The Caffe MNIST net: no ReLU behind the convolutions."""
@@ -186,3 +188,26 @@ def image_losses(net: nn.Module, x: Tensor) -> Tensor:
     y = net(x).flatten(1)
     out: Tensor = (y - torch.linspace(-1, 1, y.shape[1], dtype=y.dtype)).square().mean(1) + torch.tanh(y).mean(1)
     return out
+
+
+def removable_choice(graph: ChannelGraph, share: float, seed: int) -> list[int]:
+    """A random set of maps that empties no layer."""
+    order = torch.randperm(len(graph.maps), generator=torch.Generator().manual_seed(seed)).tolist()
+    alive = graph.alive.clone()
+    chosen: list[int] = []
+    for index in order:
+        if len(chosen) < share * len(graph.maps) and graph.prunable[index] and graph.removable(index, alive):
+            alive[index] = False
+            chosen.append(index)
+    return chosen
+
+
+def observed(
+    name: str, dtype: torch.dtype = torch.float64, **options: object
+) -> tuple[nn.Module, Pruner, torch.Tensor]:
+    """A network, its pruner after one observed batch, and that batch."""
+    net, x = make(name, batch=3, dtype=dtype)
+    pruner = Pruner(ChannelGraph.trace(net, x), **options)  # type: ignore[arg-type]
+    with pruner.observe():
+        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
+    return net, pruner, x

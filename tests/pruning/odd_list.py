@@ -96,6 +96,10 @@ ODD: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]], int]] = {
     "pointwise": (
         between(lambda s, x: torch.where(x > 0, x.square(), x.detach().clamp_min(-0.5)).log1p()), [IMAGE], 12,
     ),
+    "reductions that have another argument before their dimension": (
+        between(lambda s, x: x.flatten(2).topk(4, 2)[0].mean(2)[:, :, None, None] + x.kthvalue(2, 3, keepdim=True)[0]
+                + x / (1 + torch.linalg.vector_norm(x, 2, (2, 3), keepdim=True)) + torch.sort(x)[0]), [IMAGE], 12,
+    ),
     "reduction": (between(lambda s, x: x - x.amax((2, 3), keepdim=True) + x.std(2, keepdim=True)), [IMAGE], 12),
     "by name": (between(lambda s, x: s.conv(input=x), conv=lambda: nn.Conv2d(12, 12, 1)), [IMAGE], 24),
     "scripted": (between(lambda s, x: scripted(x)), [IMAGE], 12),

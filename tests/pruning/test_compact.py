@@ -8,19 +8,7 @@ from torch import nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Pruner, compact, masked
-from tests.pruning.nets import NETS, image_losses, make
-
-
-def removable_choice(graph: ChannelGraph, share: float, seed: int) -> list[int]:
-    """A random set of maps that empties no layer."""
-    order = torch.randperm(len(graph.maps), generator=torch.Generator().manual_seed(seed)).tolist()
-    alive = graph.alive.clone()
-    chosen: list[int] = []
-    for index in order:
-        if len(chosen) < share * len(graph.maps) and graph.prunable[index] and graph.removable(index, alive):
-            alive[index] = False
-            chosen.append(index)
-    return chosen
+from tests.pruning.nets import NETS, image_losses, make, removable_choice
 
 
 @pytest.mark.parametrize("name", NETS)

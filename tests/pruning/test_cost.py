@@ -33,6 +33,40 @@ def test_layers_of_classes_of_ones_own_cost_what_those_of_torch_cost() -> None:
         assert cost().total(ChannelGraph.trace(own, x)) == cost().total(ChannelGraph.trace(torchs, x))
 
 
+def test_what_no_cost_counts_is_said_with_its_line() -> None:
+    class Noisy(torch.nn.Module):
+        noise: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(6, 8))
+            self.register_buffer("noise", torch.zeros(6, 8))  # in the weight's shape: not a layer that can be narrowed
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.linear(x, self.weight + self.noise)
+
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), Noisy(), torch.nn.Linear(6, 2))
+    graph = ChannelGraph.trace(net, torch.randn(2, 3))
+    assert len(graph.uncounted) == 1
+    assert graph.uncounted[0].startswith("linear (pruning/test_cost.py:")
+    assert f"not counted in any cost: {graph.uncounted[0]}" in graph.describe()
+    assert ChannelGraph.trace(net[0], torch.randn(2, 3)).uncounted == []
+
+
+def test_a_product_with_a_parameter_outside_of_a_layer_is_named_and_attention_is_not() -> None:
+    class Graph(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.last = torch.nn.Parameter(torch.randn(3, 8)), torch.nn.Linear(8, 2)
+
+        def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.last(edges @ (x @ self.weight))
+            return out
+
+    graph = ChannelGraph.trace(Graph(), (torch.randn(2, 5, 3), torch.randn(2, 5, 5)))
+    assert [place.split(" ")[0] for place in graph.uncounted] == ["matmul"]
+
+
 def test_vgg11_convolutions_cost_what_the_paper_fixes() -> None:
     torch.manual_seed(0)
     from tests.pruning.nets import vgg11

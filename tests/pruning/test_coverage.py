@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Fisher, Flops, Pruner, Statistics, compact, masked, probed
 from fastgaze.pruning.norms import LayerNorm
+from tests.pruning.nets import removable_choice
 from tests.pruning.odd_list import ODD, make_odd
 from tests.pruning.odd_nets import Branching, Net, between
-from tests.pruning.test_compact import removable_choice
 
 
 def losses(net: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -119,6 +119,7 @@ def unknown(x: Tensor) -> Tensor:
         (lambda s, x: x.reshape(2, 12, 8, 8), "number 12 written down"),
         (lambda s, x: x[:, :12] + x[:, [3] * 12], "selects single maps"),
         (lambda s, x: x - x.mean(1, keepdim=True), "mixes the maps"),
+        (lambda s, x: x - x.topk(2, 1)[0].sum(1, keepdim=True), "topk mixes the maps"),
         (lambda s, x: x / x.shape[1] ** 0.5, "uses how many maps"),
         (lambda s, x: x * x.shape[1], "uses how many maps"),
         (lambda s, x: x * float(x.detach().sum() > 0), "mixes the maps"),

@@ -9,8 +9,7 @@ from torch import Tensor
 from fastgaze.core.cost import prunable_maps
 from fastgaze.networks import GazeModel, create_model, load_checkpoint, save_checkpoint
 from fastgaze.pruning import ChannelGraph, Flops, Pruner, compact, masked
-from tests.pruning.nets import randomize
-from tests.pruning.test_compact import removable_choice
+from tests.pruning.nets import randomize, removable_choice
 
 
 def traced(name: str) -> tuple[GazeModel, ChannelGraph, Tensor]:

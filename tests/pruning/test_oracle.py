@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from fastgaze.pruning import ChannelGraph, compact
-from tests.pruning.nets import make
-from tests.pruning.test_compact import removable_choice
+from tests.pruning.nets import make, removable_choice
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

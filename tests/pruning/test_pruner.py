@@ -6,17 +6,7 @@ from torch import nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import Beta, BetaStar, ChannelGraph, Fisher, Flops, History, NoCost, Pruner, Random, Target
-from tests.pruning.nets import image_losses, make
-
-
-def observed(
-    name: str, dtype: torch.dtype = torch.float64, **options: object
-) -> tuple[nn.Module, Pruner, torch.Tensor]:
-    net, x = make(name, batch=3, dtype=dtype)
-    pruner = Pruner(ChannelGraph.trace(net, x), **options)  # type: ignore[arg-type]
-    with pruner.observe():
-        image_losses(net, x).mean().backward()  # type: ignore[no-untyped-call]
-    return net, pruner, x
+from tests.pruning.nets import image_losses, make, observed
 
 
 @pytest.mark.parametrize("name", ["lenet", "densenet", "resnet", "mobile"])
@@ -255,3 +245,13 @@ def test_a_network_without_prunable_maps_is_told_apart_from_a_missing_backward_p
     pruner = Pruner(ChannelGraph.trace(net, torch.randn(1, 3, 4, 4)))
     with pytest.raises(PruningError, match="no map that can be pruned"), pruner.observe():
         net(torch.randn(1, 3, 4, 4)).square().mean().backward()
+
+
+def test_an_optimizer_of_another_network_is_refused() -> None:
+    net, x = make("lenet")
+    other, _ = make("lenet")
+    graph = ChannelGraph.trace(net, x)
+    with pytest.raises(PruningError, match="the optimizer holds no parameter of this network"):
+        Pruner(graph, optimizer=torch.optim.Adam(other.parameters()))
+    net.requires_grad_(False)  # another part of a larger model is trained
+    assert Pruner(graph, optimizer=torch.optim.Adam(other.parameters())).maps_left == len(graph.maps)

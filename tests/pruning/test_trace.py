@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning import ChannelGraph, Pruner, Random, compact, masked
+from fastgaze.pruning import ChannelGraph, Flops, Pruner, Random, compact, masked
 from fastgaze.pruning.rules import RULES
 from tests.pruning.odd_nets import Guarded
 
@@ -249,3 +249,26 @@ def test_sizes_that_einops_computes_follow_the_maps() -> None:
         expected = net(X)
     compact(graph)
     torch.testing.assert_close(net(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (nn.Conv2d, "cannot trace <class 'torch.nn.modules.conv.Conv2d'>; give a network"),
+        (torch.relu, "cannot trace .*; give a network"),
+    ],
+    ids=["a class", "a function"],
+)
+def test_what_is_not_a_network_is_refused(given: nn.Module, message: str) -> None:
+    with pytest.raises(PruningError, match=message):
+        ChannelGraph.trace(given, X)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_a_script_module_is_refused() -> None:
+    with pytest.raises(PruningError, match="trace the module that it was made from"):
+        ChannelGraph.trace(torch.jit.script(nn.Conv2d(3, 4, 1)), X)
+
+
+def test_a_network_without_layers_costs_nothing() -> None:
+    assert Flops().total(ChannelGraph.trace(nn.ReLU(), X)) == 0

@@ -21,8 +21,7 @@ from fastgaze.pruning import (
     run,
 )
 from fastgaze.pruning.rules import pointwise
-from tests.pruning.nets import image_losses, make
-from tests.pruning.test_pruner import observed
+from tests.pruning.nets import image_losses, make, observed
 
 X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 

@@ -20,7 +20,7 @@ from fastgaze.core.pictures import Source
 from fastgaze.runtime.gazemap import GazeMap
 from fastgaze.runtime.many import counted, in_threads
 from fastgaze.runtime.predictor import Predictor, load
-from tests.runtime.test_predictor import photo
+from tests.photos import photo
 
 PICTURES = [photo(100 + 16 * i, 150, (40 + 12 * i, 60)) for i in range(8)]
 

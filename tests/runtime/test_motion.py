@@ -9,7 +9,7 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Watch, maps
 from fastgaze.runtime.video.motion import FLOOR, Motion, cue, moved
-from tests.runtime.test_video import RATE, _spot, _write
+from tests.runtime.clips import RATE, spot, write_clip
 
 
 def _texture(shift: int = 0) -> np.ndarray:
@@ -45,10 +45,10 @@ def test_a_frame_is_compared_with_one_a_little_before_it_in_the_same_shot() -> N
 def test_a_moving_thing_gets_more_attention_than_a_still_one(bright: Predictor, tmp_path: Path) -> None:
     pictures = []
     for index in range(16):
-        picture = _spot(50, 72)
+        picture = spot(50, 72)
         picture[56:88, 180 + 3 * (index % 4) : 212 + 3 * (index % 4)] = 255
         pictures.append(picture)
-    clip = _write(tmp_path / "clip.mp4", pictures, sound=None)
+    clip = write_clip(tmp_path / "clip.mp4", pictures, sound=None)
     plain, moving = (list(maps(clip, bright, watching=Watch(motion=strength)))[10][1] for strength in (0.0, 1.0))
     right = (160, 0, 256, 144)
     assert moving.mass(right) > plain.mass(right) + 0.05

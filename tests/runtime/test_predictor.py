@@ -20,14 +20,8 @@ from fastgaze.runtime import zoo
 from fastgaze.runtime.card import read_card
 from fastgaze.runtime.engines import TOLERANCE
 from fastgaze.runtime.predictor import Predictor, load
+from tests.photos import photo
 from tests.small_models import bright_model
-
-
-def photo(height: int = 240, width: int = 320, spot: tuple[int, int] = (80, 60)) -> np.ndarray:
-    """A dark picture with a bright disc at (x, y)."""
-    y, x = np.mgrid[0:height, 0:width] + 0.5
-    disc = (x - spot[0]) ** 2 + (y - spot[1]) ** 2 < (0.08 * max(height, width)) ** 2
-    return np.where(disc, 240, 30).astype(np.uint8)[:, :, None].repeat(3, axis=2)
 
 
 @pytest.mark.parametrize("size", [(240, 320), (600, 800), (90, 120), (400, 1600), (1600, 400)])

@@ -15,7 +15,7 @@ from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video.camera import Steadiness, find_path, keyframes, toward_middle
 from fastgaze.runtime.video.reframe import Reframing, plan, reframe
-from tests.runtime.test_video import RATE, _decoded, _packets, _spot, _times, _write
+from tests.runtime.clips import RATE, decoded, frame_times, packets, spot, write_clip
 
 PLACES = np.linspace(0, 0.6, 61)
 
@@ -87,9 +87,9 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Without the stripes, a pan or a zoom could have moved the one square to the place of the other.
     """
     stripes = (24 * (np.arange(256) // 16 % 2)).astype(np.uint8)[None, :, None]
-    second = np.maximum(_spot(210, 60, 130), 130 + stripes)
-    pictures = [_spot(50, 72)] * 40 + [second] * 40
-    return _write(tmp_path_factory.mktemp("reframe") / "clip.mp4", pictures)
+    second = np.maximum(spot(210, 60, 130), 130 + stripes)
+    pictures = [spot(50, 72)] * 40 + [second] * 40
+    return write_clip(tmp_path_factory.mktemp("reframe") / "clip.mp4", pictures)
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +127,9 @@ def test_the_result_shows_the_window_with_times_and_sound_kept(clip: Path, brigh
         clip, out, "9:16", model=bright, crf=5, progress=lambda done, total, _: counted.append((done, total))
     )
     assert counted[-1] == (160, 160)
-    assert _times(out) == pytest.approx(_times(clip))
-    assert _packets(out) == _packets(clip)
-    before, after = _decoded(clip), _decoded(out)
+    assert frame_times(out) == pytest.approx(frame_times(clip))
+    assert packets(out) == packets(clip)
+    before, after = decoded(clip), decoded(out)
     for index, (left, top) in enumerate(found.corners()):
         window = before[index][top : top + 144, left : left + 80].astype(int)
         assert np.abs(after[index] - window).mean() < 6
@@ -138,14 +138,14 @@ def test_the_result_shows_the_window_with_times_and_sound_kept(clip: Path, brigh
 def test_a_size_can_be_asked_for_and_upright_windows_can_be_cut_from_upright_videos(
     bright: Predictor, tmp_path: Path
 ) -> None:
-    pictures = [np.ascontiguousarray(_spot(200, 72).transpose(1, 0, 2))] * 12
-    source = _write(tmp_path / "upright.mkv", pictures, sound=None)
+    pictures = [np.ascontiguousarray(spot(200, 72).transpose(1, 0, 2))] * 12
+    source = write_clip(tmp_path / "upright.mkv", pictures, sound=None)
     found = reframe(source, tmp_path / "out.mp4", 1.0, (96, 96), bright)
     assert found.window == (144, 144)
     (left, top), *_ = found.corners()
     assert left == 0
     assert 72 <= top <= 112  # the square covers the rows 184 to 216
-    frames = _decoded(tmp_path / "out.mp4")
+    frames = decoded(tmp_path / "out.mp4")
     assert len(frames) == 12
     assert frames[0].shape == (96, 96, 3)
     assert frames[0].max() > 240
@@ -218,7 +218,7 @@ def test_the_verb_writes_a_video_or_keyframes_alone(
     assert _run("reframe", clip, tmp_path / "out.mp4", "--size", "90x160", *common, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["output"].endswith("out.mp4")
-    assert _decoded(tmp_path / "out.mp4")[0].shape == (160, 90, 3)
+    assert decoded(tmp_path / "out.mp4")[0].shape == (160, 90, 3)
     assert _run("reframe", clip, tmp_path / "keys.json", "--ratio", "9:16", *common, "--quiet") == 0
     assert json.loads((tmp_path / "keys.json").read_text())["shots"] == printed["shots"]
     assert _run("reframe", clip, tmp_path / "out.mp4", *common) == 2

@@ -20,59 +20,14 @@ from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video import Reader, Watch, maps, render
 from fastgaze.runtime.video.overlay import Painter, plane
 from fastgaze.runtime.video.watch import watch
-
-SIZE = (144, 256)
-RATE = 25
-
-
-def _spot(x: int, y: int, level: int = 60) -> np.ndarray:
-    """A grey picture with one bright square around (x, y)."""
-    picture = np.full((*SIZE, 3), level, np.uint8)
-    picture[y - 16 : y + 16, x - 16 : x + 16] = 255
-    return picture
-
-
-def _write(path: Path, pictures: list[np.ndarray], sound: str | None = "aac", pixel_format: str = "yuv420p") -> Path:
-    with av.open(str(path), "w") as container:
-        video = container.add_stream("libx264", rate=RATE, options={"crf": "10", "preset": "ultrafast"})
-        video.height, video.width, video.pix_fmt = *pictures[0].shape[:2], pixel_format
-        audio = container.add_stream(sound, rate=8000, layout="mono") if sound else None
-        for index, picture in enumerate(pictures):
-            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-            frame.pts, frame.time_base = index, Fraction(1, RATE)
-            container.mux(video.encode(frame))
-        container.mux(video.encode(None))
-        if audio is not None:
-            assert isinstance(audio, av.AudioStream)
-            for start in range(0, 8000 * len(pictures) // RATE, 1024):
-                wave = np.sin(np.arange(start, start + 1024) / 5).astype(np.float32)[None]
-                chunk = av.AudioFrame.from_ndarray(wave, format="fltp", layout="mono")
-                chunk.sample_rate, chunk.pts, chunk.time_base = 8000, start, Fraction(1, 8000)
-                container.mux(audio.encode(chunk))
-            container.mux(audio.encode(None))
-    return path
+from tests.runtime.clips import RATE, SIZE, decoded, frame_times, packets, spot, write_clip
 
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bright square that moves from left to right for 20 frames, then a cut to one at the left on light ground."""
-    pictures = [_spot(40 + 9 * k, 72) for k in range(20)] + [_spot(60, 60, 150)] * 10
-    return _write(tmp_path_factory.mktemp("video") / "clip.mp4", pictures)
-
-
-def _packets(path: Path) -> list[tuple[int | None, bytes]]:
-    with av.open(str(path)) as container:
-        return [(packet.pts, bytes(packet)) for packet in container.demux(audio=0) if packet.size]
-
-
-def _decoded(path: Path) -> list[np.ndarray]:
-    with av.open(str(path)) as container:
-        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
-
-
-def _times(path: Path) -> list[float]:
-    with av.open(str(path)) as container:
-        return [frame.time for frame in container.decode(video=0)]
+    pictures = [spot(40 + 9 * k, 72) for k in range(20)] + [spot(60, 60, 150)] * 10
+    return write_clip(tmp_path_factory.mktemp("video") / "clip.mp4", pictures)
 
 
 def test_maps_follow_what_moves_and_carry_the_time_of_their_frame(clip: Path, bright: Predictor) -> None:
@@ -88,7 +43,7 @@ def test_maps_follow_what_moves_and_carry_the_time_of_their_frame(clip: Path, br
 
 def test_a_frame_is_predicted_as_the_same_picture_is(clip: Path, bright: Predictor) -> None:
     _, gaze = next(maps(clip, bright))
-    alone = bright.predict(_decoded(clip)[0])
+    alone = bright.predict(decoded(clip)[0])
     assert np.abs(np.exp(gaze.log_density) - alone.density).max() < 0.03 * alone.density.max()
 
 
@@ -103,21 +58,21 @@ def test_overlay_video_keeps_frames_times_and_sound(clip: Path, bright: Predicto
     report = render(clip, tmp_path / "out.mp4", bright)
     assert (report.frames, report.shots) == (30, 2)
     assert set(report.milliseconds) == {"decode", "scale", "network", "tail", "overlay", "encode"}
-    assert _times(tmp_path / "out.mp4") == pytest.approx(_times(clip))
-    assert _packets(tmp_path / "out.mp4") == _packets(clip)
+    assert frame_times(tmp_path / "out.mp4") == pytest.approx(frame_times(clip))
+    assert packets(tmp_path / "out.mp4") == packets(clip)
 
 
 def test_sound_that_the_container_cannot_hold_is_refused_by_name(bright: Predictor, tmp_path: Path) -> None:
-    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound="flac")
+    source = write_clip(tmp_path / "in.mkv", [spot(60, 60)] * 4, sound="flac")
     for name in ("out.mov", "out.m4v"):
         with pytest.raises(DataError, match=r"cannot hold flac sound; write a \.mkv"):
             render(source, tmp_path / name, bright)
     render(source, tmp_path / "out.mkv", bright)
-    assert _packets(tmp_path / "out.mkv") == _packets(source)
+    assert packets(tmp_path / "out.mkv") == packets(source)
 
 
 def test_sound_that_ffmpeg_does_not_know_is_refused(bright: Predictor, tmp_path: Path) -> None:
-    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound="flac")
+    source = write_clip(tmp_path / "in.mkv", [spot(60, 60)] * 4, sound="flac")
     source.write_bytes(source.read_bytes().replace(b"A_FLAC", b"A_NONE"))
     with pytest.raises(DataError, match=r"does not know the sound of .*in\.mkv"):
         render(source, tmp_path / "out.mkv", bright)
@@ -126,7 +81,7 @@ def test_sound_that_ffmpeg_does_not_know_is_refused(bright: Predictor, tmp_path:
 def test_overlay_colours_what_is_looked_at_and_leaves_the_rest(clip: Path, bright: Predictor, tmp_path: Path) -> None:
     sharp = Watch()
     render(clip, tmp_path / "out.mp4", bright, watching=sharp, crf=5)
-    before, after = _decoded(clip)[10].astype(int), _decoded(tmp_path / "out.mp4")[10].astype(int)
+    before, after = decoded(clip)[10].astype(int), decoded(tmp_path / "out.mp4")[10].astype(int)
     change = np.abs(after - before).max(axis=2)
     assert change[60:84, 118:142].mean() > 60
     assert change[:, 236:].mean() < 6
@@ -136,18 +91,18 @@ def test_overlay_colours_what_is_looked_at_and_leaves_the_rest(clip: Path, brigh
 def test_other_pixel_formats_and_containers_are_taken(
     name: str, pixel_format: str, bright: Predictor, tmp_path: Path
 ) -> None:
-    source = _write(tmp_path / "in.mkv", [_spot(60, 60)] * 4, sound=None, pixel_format=pixel_format)
+    source = write_clip(tmp_path / "in.mkv", [spot(60, 60)] * 4, sound=None, pixel_format=pixel_format)
     assert render(source, tmp_path / name, bright).frames == 4
-    frame = _decoded(tmp_path / name)[0]
+    frame = decoded(tmp_path / name)[0]
     assert frame.shape == (*SIZE, 3)
     assert np.abs(frame[:, 200:].astype(int) - 60).mean() < 8
 
 
 def test_odd_sizes_lose_their_last_row_and_column(bright: Predictor, tmp_path: Path) -> None:
     picture = np.full((145, 257, 3), 90, np.uint8)
-    source = _write(tmp_path / "in.mkv", [picture] * 3, sound=None, pixel_format="yuv444p")
+    source = write_clip(tmp_path / "in.mkv", [picture] * 3, sound=None, pixel_format="yuv444p")
     render(source, tmp_path / "out.mp4", bright)
-    assert _decoded(tmp_path / "out.mp4")[0].shape == (144, 256, 3)
+    assert decoded(tmp_path / "out.mp4")[0].shape == (144, 256, 3)
 
 
 def test_a_bare_stream_without_times_runs_at_its_rate(clip: Path, bright: Predictor, tmp_path: Path) -> None:
@@ -162,13 +117,13 @@ def test_a_bare_stream_without_times_runs_at_its_rate(clip: Path, bright: Predic
     assert len(times) == 30
     assert np.diff(times) == pytest.approx(1 / RATE, abs=1e-3)
     assert render(bare, tmp_path / "out.mp4", bright).frames == 30
-    assert len(_decoded(tmp_path / "out.mp4")) == 30
+    assert len(decoded(tmp_path / "out.mp4")) == 30
 
 
 def test_an_avi_whose_frames_are_reordered_keeps_them_all_in_order(bright: Predictor, tmp_path: Path) -> None:
     if shutil.which("ffmpeg") is None:
         pytest.skip("ffmpeg is not installed")
-    source = _write(tmp_path / "in.mkv", [_spot(40 + 5 * k, 72) for k in range(20)], sound=None)
+    source = write_clip(tmp_path / "in.mkv", [spot(40 + 5 * k, 72) for k in range(20)], sound=None)
     encode = ["-c:v", "libx264", "-bf", "3", "-b_strategy", "0", "-crf", "10", str(tmp_path / "in.avi")]
     subprocess.run(["ffmpeg", "-v", "error", "-i", str(source), *encode], check=True)
     seen = list(maps(tmp_path / "in.avi", bright))
@@ -177,12 +132,12 @@ def test_an_avi_whose_frames_are_reordered_keeps_them_all_in_order(bright: Predi
     assert peaks[0] < 60
     assert peaks[-1] > 115
     render(tmp_path / "in.avi", tmp_path / "out.mp4", bright)
-    assert len(_decoded(tmp_path / "out.mp4")) == 20
+    assert len(decoded(tmp_path / "out.mp4")) == 20
 
 
 def test_map_mode_shows_the_map_alone(clip: Path, bright: Predictor, tmp_path: Path) -> None:
     render(clip, tmp_path / "map.mp4", bright, mode="map", crf=5)
-    frame = _decoded(tmp_path / "map.mp4")[10].astype(int)
+    frame = decoded(tmp_path / "map.mp4")[10].astype(int)
     hottest = frame[64:80, 122:138].mean(axis=(0, 1))
     coldest = frame[:, :20].mean(axis=(0, 1))
     assert hottest.sum() > coldest.sum() + 200
@@ -199,14 +154,14 @@ def test_turned_videos_are_seen_upright_as_ffmpeg_shows_them(
     subprocess.run(["ffmpeg", "-v", "error", "-i", str(clip), *mark], check=True)
     subprocess.run(["ffmpeg", "-v", "error", "-i", str(turned), "-frames:v", "1", str(shown)], check=True)
     expected = np.asarray(Image.open(shown).convert("RGB"))
-    if expected.shape[:2] == SIZE and np.abs(expected - _decoded(clip)[0].astype(int)).mean() < 1:
+    if expected.shape[:2] == SIZE and np.abs(expected - decoded(clip)[0].astype(int)).mean() < 1:
         pytest.skip("this ffmpeg writes no display matrix")
     with Reader(turned) as reader:
         upright = next(reader.frames()).to_ndarray(format="rgb24")
     assert upright.shape == expected.shape
     assert np.abs(upright.astype(int) - expected).mean() < 1
     render(turned, tmp_path / "out.mp4", bright)
-    assert _decoded(tmp_path / "out.mp4")[0].shape == expected.shape
+    assert decoded(tmp_path / "out.mp4")[0].shape == expected.shape
 
 
 def _saliencies(path: Path, predictor: Predictor, how: Watch) -> list[Any]:
@@ -238,7 +193,7 @@ def test_every_nth_frame_is_predicted_and_the_rest_interpolated_within_a_shot(cl
 
 def test_no_heat_of_the_old_shot_is_left_in_the_new_one(clip: Path, bright: Predictor) -> None:
     smooth = list(maps(clip, bright, watching=Watch(smooth=2.0, every=3)))
-    alone = bright.predict(_decoded(clip)[25])
+    alone = bright.predict(decoded(clip)[25])
     for _, gaze in smooth[20:]:  # the new shot stands still
         np.testing.assert_allclose(gaze.log_density, alone.log_density, atol=0.3)
 
@@ -274,7 +229,7 @@ render(sys.argv[1], sys.argv[2], load(sys.argv[3], threads=1), progress=wait, th
 
 @pytest.fixture(scope="module")
 def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _write(tmp_path_factory.mktemp("long") / "long.mp4", [_spot(40 + k % 170, 72) for k in range(400)])
+    return write_clip(tmp_path_factory.mktemp("long") / "long.mp4", [spot(40 + k % 170, 72) for k in range(400)])
 
 
 @pytest.mark.parametrize(
@@ -290,16 +245,16 @@ def test_an_interrupted_run_leaves_a_file_that_plays(
         assert process.stdout.readline() == b"now\n"
         process.send_signal(how)
         process.wait(20)
-    frames = _decoded(target)
+    frames = decoded(target)
     assert len(frames) < 400
     # SIGINT finishes everything; SIGKILL may lose the last two seconds and what x264 looks ahead.
     assert len(frames) >= (119 if how == signal.SIGINT else 30)
-    assert _packets(target)
+    assert packets(target)
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_length(bright_file: Path, tmp_path: Path) -> None:
-    source = _write(tmp_path / "long.mp4", [_spot(40 + k % 170, 72) for k in range(3000)], sound=None)
+    source = write_clip(tmp_path / "long.mp4", [spot(40 + k % 170, 72) for k in range(3000)], sound=None)
     code = (
         "import sys, resource\nfrom fastgaze.runtime.video import maps\npeak = []\n"
         "for index, _ in enumerate(maps(sys.argv[1], sys.argv[2], threads=1)):\n"

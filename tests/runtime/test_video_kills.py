@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.test_video import _decoded, _spot, _write
+from tests.runtime.clips import decoded, spot, write_clip
 
 KILLS = 25
 
@@ -22,13 +22,13 @@ def _start(verb: str, source: Path, target: Path, model: Path, *options: str) ->
 def test_kills_of_a_rerun_lose_and_truncate_nothing(
     verb: str, options: tuple[str, ...], bright_file: Path, tmp_path: Path
 ) -> None:
-    source = _write(tmp_path / "in.mp4", [_spot(40 + k % 170, 72) for k in range(250)])
+    source = write_clip(tmp_path / "in.mp4", [spot(40 + k % 170, 72) for k in range(250)])
     target = tmp_path / "out.mp4"
     start = time.monotonic()
     assert _start(verb, source, target, bright_file, *options).wait(120) == 0
     whole = time.monotonic() - start
     earlier, ended = target.read_bytes(), 0
-    assert len(_decoded(target)) == 250
+    assert len(decoded(target)) == 250
     for kill in range(KILLS):
         process = _start(verb, source, target, bright_file, *options)
         try:

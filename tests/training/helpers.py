@@ -14,6 +14,16 @@ from fastgaze.training.datasets import PreparedSet
 from fastgaze.training.stream import Source, fixation_source
 
 SIZE = (64, 96)
+WORKSHOP = """
+[workshop]
+data = "data"
+runs = "runs"
+format = "npz"
+pretraining = "large"
+validation = "validation"
+eye_tracking = ["eyes"]
+size = "96x64"
+"""
 TINY = GazeSpec("fastgaze", VGGSpec(((4,), (6,), (6,), (8,), (8,)), ("relu5_1",)), (4, 1), "prelu")
 
 
@@ -57,3 +67,9 @@ def write_set(folder: Path, count: int, seed: int) -> None:
         points.append(np.stack([4 * columns + 2, 4 * rows + 2], axis=1))
     paths = [folder / "images" / f"{name}.webp" for name in names]
     write_arrays(folder / "fixations.npz", from_lists(names, paths, [SIZE] * count, points), names)
+
+
+def write_sets(folder: Path) -> None:
+    """The data sets that WORKSHOP names."""
+    for seed, (name, count) in enumerate({"large": 24, "validation": 8, "eyes": 20}.items()):
+        write_set(folder / name, count, seed)

@@ -27,7 +27,7 @@ from fastgaze.runtime.predictor import load
 from fastgaze.training.datasets import shared_sizes
 from fastgaze.training.finetune import OwnSettings, Start, prepare_own, train_own
 from fastgaze.training.fit import FitSettings
-from tests.app.test_cli_pictures import run
+from tests.commands import run
 from tests.training.helpers import TINY, bright_squares, tiny_model
 
 QUICK = OwnSettings(

@@ -20,20 +20,12 @@ from safetensors import safe_open
 
 from fastgaze.core.files import cache_dir
 from fastgaze.networks import save_checkpoint
-from tests.app.test_cli_pictures import run
-from tests.training.helpers import tiny_model, write_set
+from tests.commands import run
+from tests.training.helpers import WORKSHOP, tiny_model, write_sets
 
 KILLS = 25
 _BEAT_SECONDS = 1
-SETTINGS = """
-[workshop]
-data = "data"
-runs = "runs"
-format = "npz"
-pretraining = "large"
-validation = "validation"
-eye_tracking = ["eyes"]
-size = "96x64"
+STAGES = """
 [teacher]
 members = 2
 starts = 2
@@ -69,9 +61,8 @@ BACKBONES = {"teacher": "vgg19", "distill": "efficientnet-lite0"}
 def pristine(tmp_path: Path) -> Path:
     """What is there before the first run."""
     folder = tmp_path / "pristine"
-    for seed, (name, count) in enumerate({"large": 24, "validation": 8, "eyes": 20}.items()):
-        write_set(folder / "data" / name, count, seed)
-    (folder / "run.toml").write_text(SETTINGS)
+    write_sets(folder / "data")
+    (folder / "run.toml").write_text(WORKSHOP + STAGES)
     save_checkpoint(tiny_model(), folder / "start.safetensors")
     save_checkpoint(tiny_model(), folder / "runs" / "small" / "best.safetensors")
     return folder

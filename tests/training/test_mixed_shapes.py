@@ -1,4 +1,4 @@
-"""Screens beside photographs: sets of many shapes in one mixture, and networks of stride 32 that learn from it."""
+"""Screens beside config: sets of many shapes in one mixture, and networks of stride 32 that learn from it."""
 
 import csv
 from dataclasses import replace
@@ -29,7 +29,6 @@ from fastgaze.training.stream import Stream, in_order
 from fastgaze.training.student import tune_student, watched_sources
 from tests.small_models import LITE, random_model
 from tests.training.helpers import source, tiny_model
-from tests.training.test_stages import config as photographs  # noqa: F401 (a fixture)
 
 
 def _write_screens(folder: Path) -> None:
@@ -45,9 +44,9 @@ def _write_screens(folder: Path) -> None:
 
 
 @pytest.fixture
-def mixed(photographs: Config) -> Config:  # noqa: F811
-    _write_screens(photographs.workshop.data / "screens")
-    return replace(photographs, workshop=replace(photographs.workshop, mixed_shapes=("screens",)))
+def mixed(config: Config) -> Config:
+    _write_screens(config.workshop.data / "screens")
+    return replace(config, workshop=replace(config.workshop, mixed_shapes=("screens",)))
 
 
 def test_images_keep_their_shapes_and_a_tenth_of_them_stays_out(mixed: Config) -> None:
@@ -127,8 +126,8 @@ def test_watched_losses_are_those_of_the_network_that_was_saved(mixed: Config, t
     assert screens == pytest.approx(losses[result.best_step, "screens"], abs=1e-4)
 
 
-def test_a_set_of_which_nothing_is_kept_out_is_not_watched(photographs: Config) -> None:  # noqa: F811
-    few = replace(photographs.workshop, limit=2)
+def test_a_set_of_which_nothing_is_kept_out_is_not_watched(config: Config) -> None:
+    few = replace(config.workshop, limit=2)
     assert not held_out(few.load("eyes").names).any()
     assert watched_sources(few) == {}
 

@@ -34,40 +34,10 @@ from fastgaze.training.soft_targets import (
 )
 from fastgaze.training.student import tune_student
 from fastgaze.training.teacher import fit_folds, is_dead, train_teacher
-from tests.app.test_cli_pictures import run
+from tests.commands import run
 from tests.training.helpers import SIZE, TINY, bright_squares, source, tiny_model, write_set
 
 RECORD = untrained(TINY)
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    for seed, (name, count) in enumerate({"large": 24, "validation": 8, "eyes": 20}.items()):
-        write_set(tmp_path / "data" / name, count, seed)
-    text = """
-    [workshop]
-    data = "data"
-    runs = "runs"
-    format = "npz"
-    pretraining = "large"
-    validation = "validation"
-    eye_tracking = ["eyes"]
-    size = "96x64"
-    [teacher]
-    members = 2
-    starts = 2
-    large_share = 0.5
-    fit = { steps = 6, validate_every = 3 }
-    folds = { steps = 4, validate_every = 2 }
-    [prune]
-    marks = [0.09, 0.05]
-    steps = 2
-    maps = 1
-    [tune]
-    fit = { steps = 4, validate_every = 2, precision = "fp32" }
-    """
-    (tmp_path / "run.toml").write_text(text)
-    return read_config(tmp_path / "run.toml")
 
 
 def test_settings_come_from_the_file_and_unknown_ones_are_refused(config: Config, tmp_path: Path) -> None:

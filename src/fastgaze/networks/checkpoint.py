@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -14,17 +14,15 @@ from torch import Tensor
 from fastgaze.core.errors import ModelError
 from fastgaze.core.files import write_whole
 from fastgaze.core.jsonable import Document, Json
-from fastgaze.core.spec import EnsembleSpec, Spec, scaled_size, spec_from_json, spec_to_json
+from fastgaze.core.spec import Spec, spec_from_json, spec_to_json
 from fastgaze.networks.factory import Model, create_model
 from fastgaze.networks.gaze import GazeModel
 from fastgaze.networks.vgg import VGG
 
 FORMAT = "fastgaze-checkpoint-2"
-_UNTYPED = "fastgaze-checkpoint-1"  # its records were dictionaries that every stage filled in its own way
 _TRUNK, _FROM_BACKBONE = "trunk", "backbone"  # in the metadata of files without the tensors of a frozen trunk
-_UNTYPED_SIZE = (240, 320)  # of the images in all runs of that format, whose records do not contain it
 
-Stage = Literal["untrained", "unknown", "teacher", "distill", "tune", "prune", "narrow", "finetune", "exported"]
+Stage = Literal["untrained", "teacher", "distill", "tune", "prune", "narrow", "finetune", "exported"]
 
 
 @dataclass(frozen=True)
@@ -179,21 +177,19 @@ def load_checkpoint(path: str | Path, backbone: str | Path | None = None) -> tup
     spec = spec_from_json(metadata["spec"])
     model = create_model(spec.architecture, spec)
     if metadata.get(_TRUNK) == _FROM_BACKBONE:
-        filled = _filled_trunk(model, _read_record(metadata, spec, path), backbone).state_dict()
+        filled = _filled_trunk(model, _read_record(metadata, path), backbone).state_dict()
         tensors |= {f"{_trunk_prefix(model)}{name}": tensor for name, tensor in filled.items()}
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if expected != found:
         raise ModelError(f"{path}: spec and tensors disagree at {_first_difference(expected, found)}")
     model.load_state_dict(tensors)
-    return model.eval(), _read_record(metadata, spec, path)
+    return model.eval(), _read_record(metadata, path)
 
 
-def _read_record(metadata: Mapping[str, str], spec: Spec, path: str | Path) -> TrainingRecord:
+def _read_record(metadata: Mapping[str, str], path: str | Path) -> TrainingRecord:
     try:
-        values = json.loads(metadata["record"])
-        typed = metadata["format"] == FORMAT
-        return TrainingRecord.from_json(values) if typed else convert_untyped(values, spec)
+        return TrainingRecord.from_json(json.loads(metadata["record"]))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelError(f"{path}: its training record is damaged ({error!r}); save the network again") from error
 
@@ -218,7 +214,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise ModelError(
             f"{path}: not a readable checkpoint ({error}); it may be truncated or of another format"
         ) from error
-    if metadata.get("format") not in (FORMAT, _UNTYPED):
+    if metadata.get("format") != FORMAT:
         raise ModelError(
             f"{path}: a safetensors file, but not a checkpoint of fastgaze (no {FORMAT!r} in its metadata)"
         )
@@ -229,76 +225,3 @@ def _first_difference(expected: dict[str, tuple[int, ...]], found: dict[str, tup
     name = min(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     shapes = [str(list(shape)) if shape is not None else "absent" for shape in (expected.get(name), found.get(name))]
     return f"{name}: the spec says {shapes[0]}, the file has {shapes[1]}"
-
-
-def convert_untyped(values: Document, spec: Spec) -> TrainingRecord:
-    """The record of a checkpoint in the older format, from the keys that its stage wrote."""
-    fit, mixture, prune = (values.get(key, {}) for key in ("fit", "mixture", "prune"))
-    settings = fit.get("settings") or prune.get("settings", {})
-    start = values.get("start") or values.get("grown_from")
-    data = values.get("data") or ()
-    record = TrainingRecord(
-        stage=_untyped_stage(values, spec),
-        architecture=spec.architecture,
-        working_pixels=values.get("working_pixels") or _scaled_pixels(settings, spec),
-        data=(data,) if isinstance(data, str) else tuple(data),
-        teachers=_untyped_teachers(mixture),
-        backbone=_untyped_backbone(values),
-        pruning=_untyped_pruning(prune),
-        precision=settings.get("precision", "bf16"),
-        steps=fit.get("best_step") or prune.get("step", 0),
-        seed=settings.get("seed", 0),
-        loss=fit.get("best_loss"),
-        details={key: value for key, value in values.items() if key not in ("data", "start", "grown_from")},
-    )
-    if not start:
-        return record
-    earlier = convert_untyped(start, spec)
-    return replace(record, start=earlier, backbone=record.backbone or earlier.backbone)
-
-
-def _untyped_teachers(mixture: Document) -> tuple[str, ...]:
-    if not mixture or not (mixture.get("teacher", 1) or mixture.get("variants")):
-        return ()
-    return tuple(mixture.get("teachers", ("teacher",)))
-
-
-def _untyped_stage(values: Document, spec: Spec) -> Stage:
-    stages: dict[str, Stage] = {
-        "prune": "prune",
-        "narrowed": "narrow",
-        "images": "finetune",
-        "folds": "teacher",
-        "model": "exported",
-    }
-    for key, stage in stages.items():
-        if key in values:
-            return stage
-    if isinstance(spec, EnsembleSpec) or spec.architecture == "deepgaze2":
-        return "teacher"
-    if "mixture" in values:
-        return "tune" if "start" in values else "distill"
-    return "unknown"
-
-
-def _scaled_pixels(settings: Document, spec: Spec) -> int | None:
-    if not settings:
-        return None
-    trunk = spec.member.trunk if isinstance(spec, EnsembleSpec) else spec.trunk
-    height, width = scaled_size(_UNTYPED_SIZE, settings.get("scale", 1.0), trunk.stride)
-    return height * width
-
-
-def _untyped_backbone(values: Document) -> BackboneRecord | None:
-    if "backbone" not in values:
-        return None
-    spreads = values.get("divided_by_spread_on_sample_images", {})
-    return BackboneRecord(values["backbone"], values["sha256"], values["layers"], spreads)
-
-
-def _untyped_pruning(values: Document) -> PruningRecord | None:
-    if "cost" not in values:
-        return None
-    settings = values["settings"]
-    unit: Literal["GFLOP", "ms"] = "ms" if settings.get("cost") == "latency" else "GFLOP"
-    return PruningRecord(settings["objective"], unit, values["cost"], values.get("mark"))

@@ -71,8 +71,8 @@ class Counted:
         if self._of == (graph, graph.version):
             return
         positions = graph.positions(self.size)
-        terms = torch.tensor([self.terms(layer, positions[layer.name]) for layer in graph.layers]).reshape(-1, 2)
-        self._a, self._b = terms.T.contiguous()
+        terms = [self.terms(layer, positions[layer.name]) for layer in graph.layers]
+        self._a, self._b = torch.tensor(terms, dtype=torch.int64).reshape(-1, 2).T.contiguous()
         self._own = torch.tensor([layer.own for layer in graph.layers], dtype=torch.int64)
         self._frozen = self._differences(graph, torch.ones_like(graph.alive))
         self._of = (graph, graph.version)

@@ -55,6 +55,8 @@ def _footer(graph: ChannelGraph, cost: Cost) -> list[str]:
     present, free = int(graph.alive[:-1].sum()), int(graph.candidates().sum())
     lines = [f"{present} maps, {free} prunable, {type(cost).__name__} {cost.total(graph, graph.alive):,}"]
     lines += [f"stays: {kept}" for kept in graph.kept]
+    if graph.uncounted:
+        lines.append(f"not counted in any cost: {', '.join(graph.uncounted)}")
     if graph.unreached:
         lines.append(f"not reached by the example input, and unknown: {', '.join(graph.unreached)}")
     return lines

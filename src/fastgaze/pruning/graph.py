@@ -61,6 +61,8 @@ class ChannelGraph:
     kept       what holds maps back besides the network's outputs: operation, place and number of maps
     unreached  layers that the example input did not run; nothing is known about them
     blocks     residual blocks: modules that add something to the maps they read, and may go as a whole
+    uncounted  where the network calls F.conv2d, F.linear, or a product with a parameter, outside of a layer: no cost
+               counts these
     removed    indices of all removed maps, in the order of removal
     """
 
@@ -71,6 +73,7 @@ class ChannelGraph:
     kept: list[Kept] = field(default_factory=list)
     unreached: list[str] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
+    uncounted: list[str] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     wrapped: bool = False  # traced through DistributedDataParallel
     alive: Tensor = field(init=False)
@@ -111,7 +114,15 @@ class ChannelGraph:
         found = trace_network(root, example_input, unknown, training)
         described = tree_map_only(Tensor, lambda t: torch.empty(t.shape, dtype=t.dtype, device="meta"), example_input)
         graph = ChannelGraph(
-            root, found.layers, found.maps, described, found.kept, found.unreached, found.blocks, wrapped=wrapped
+            root,
+            found.layers,
+            found.maps,
+            described,
+            found.kept,
+            found.unreached,
+            found.blocks,
+            found.uncounted,
+            wrapped=wrapped,
         )
         if check:
             keep_what_differs(graph, example_input, unknown)
@@ -299,8 +310,13 @@ def _unwrapped(module: nn.Module) -> tuple[nn.Module, bool]:
             wrapped = wrapped or isinstance(module, nn.parallel.DistributedDataParallel)
             inner = module.module
         if not isinstance(inner, nn.Module):
-            return module, wrapped
+            break
         module = inner
+    if not isinstance(module, nn.Module):
+        raise PruningError(f"cannot trace {module!r}; give a network, that is an instance of torch.nn.Module")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise PruningError("a ScriptModule cannot be made smaller; trace the module that it was made from")
+    return module, wrapped
 
 
 def _chosen(layer: Layer, choice: Choice) -> bool:

@@ -74,13 +74,11 @@ class History:
 
     @staticmethod
     def from_json(value: Document) -> History:
-        """The inverse of :meth:`to_json`; files of version 1, which called indices "maps", are read too."""
+        """The inverse of :meth:`to_json`."""
         try:
             removals = [_removal(entry) for entry in value["removals"]]
-            count = value["map_count"] if "map_count" in value else value["maps"]
-            return History(
-                count, value["cost"], removals, dict(value.get("widths", {})), list(value.get("earlier", ()))
-            )
+            widths, earlier = dict(value["widths"]), list(value["earlier"])
+            return History(value["map_count"], value["cost"], removals, widths, earlier)
         except (KeyError, TypeError) as error:
             raise PruningError(f"not a pruning history: {error}; give a file that History.save wrote") from error
 
@@ -130,9 +128,7 @@ class History:
 
 
 def _removal(entry: Document) -> Removal:
-    values = dict(entry)
-    indices = values.pop("maps") if "maps" in values else values.pop("indices")
-    return Removal(tuple(indices), tuple(values.pop("names")), **values)
+    return Removal(**{**entry, "indices": tuple(entry["indices"]), "names": tuple(entry["names"])})
 
 
 def traced_widths(graph: ChannelGraph) -> dict[str, int]:

@@ -76,6 +76,10 @@ class Pruner:
             )
         if self.round_to < 1:
             raise PruningError(f"cannot round widths to multiples of {self.round_to}; give 1 or more, such as 8")
+        trained = {id(p) for p in self.graph.root.parameters() if p.requires_grad}
+        held = {id(p) for optimizer in self.optimizers for group in optimizer.param_groups for p in group["params"]}
+        if self.optimizers and trained and not trained & held:
+            raise PruningError("the optimizer holds no parameter of this network; give the one that trains it")
         for choice, limit in limits.items():
             if limit <= 0 or (isinstance(limit, float) and limit > 1):
                 raise PruningError(f"limit {limit} for {choice} is not valid; give channels (8) or a share (0.25)")

@@ -59,6 +59,8 @@ def follow_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: di
         sources = call.tensors()
         labels = [tracer.label(tensor) for tensor in sources]  # before an in-place operation changes anything
         result = call.result = func(*values, **options)
+        if name in COSTLY or (name in PRODUCTS and any(isinstance(t, nn.Parameter) for t in sources)):
+            tracer.uncounted[f"{name} ({tracer.place()})"] = None
         if name not in SIZED and name not in FACTORIES:
             for width in (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Width)):
                 tracer.counted(width, name)
@@ -199,8 +201,7 @@ def reduces(call: Call) -> None:
     if not isinstance(x, Tensor) or others:
         blocks(call)
         return
-    position = 2 if call.name == "norm" else 1
-    dim = call.argument(position, "dim", call.kwargs.get("axis", DIMS.get(call.name)))
+    dim = call.argument(2 if call.name in LATE_DIMS else 1, "dim", call.kwargs.get("axis", DIMS.get(call.name)))
     dims = {d % x.dim() for d in (dim if isinstance(dim, list | tuple) else [dim])} if dim is not None else None
     axes = set(range(x.dim())) if dims is None or not dims else dims
     label = call.label(x)
@@ -263,10 +264,14 @@ def squeezed_roots(call: Call, ids: Tensor) -> Tensor:
     return squeezed(call.tracer.ties.roots(ids))
 
 
-DIMS = {"softmax": -1, "log_softmax": -1, "softmin": -1, "normalize": 1, "cumsum": -1}
+DIMS = dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "sort", "argsort", "topk", "kthvalue"), -1)
+DIMS["normalize"] = 1
+LATE_DIMS = {"norm", "normalize", "linalg_vector_norm", "topk", "kthvalue", "quantile"}  # another argument comes before
 COUNTS = {"numel", "nelement", "len"}
 VALUES = {"item", "tolist", "numpy", "array", "float", "int", "bool", "index", "equal", "allclose", "is_nonzero"}
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
+COSTLY = {"linear", "bilinear", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3))}
+PRODUCTS = {"matmul", "rmatmul", "mm", "bmm", "einsum", "addmm", "baddbmm"}
 SIZED = {  # functions whose rules look at the sizes themselves
     "view", "reshape", "unsafe_view", "unflatten", "expand", "split", "split_with_sizes", "getitem", "conv1d", "conv2d",
     "conv3d", "affine_grid", "repeat", "max_unpool1d", "max_unpool2d", "max_unpool3d",
@@ -291,7 +296,8 @@ _MOVES = """
 """.split()  # noqa: SIM905 (one name per line would take pages)
 _REDUCES = """
     sum mean amax amin max min var std prod norm logsumexp argmax argmin any all nansum nanmean median std_mean
-    var_mean aminmax softmax log_softmax softmin normalize cumsum sort topk argsort vector_norm count_nonzero
+    var_mean aminmax softmax log_softmax softmin normalize cumsum sort topk argsort linalg_vector_norm count_nonzero
+    kthvalue quantile
 """.split()  # noqa: SIM905 (one name per line would take pages)
 _OVER_SPACE = """
     max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d

@@ -50,6 +50,7 @@ class Traced:
 
     unreached  modules with parameters that the example did not run
     blocks     residual blocks: modules that add to the maps they read
+    uncounted  calls of convolutions and linear functions that belong to no layer
     """
 
     layers: list[Layer]
@@ -57,6 +58,7 @@ class Traced:
     kept: list[Kept]
     unreached: list[str]
     blocks: list[str]
+    uncounted: list[str]
 
 
 def trace_network(root: nn.Module, inputs: Example, unknown: Unknown, training: bool) -> Traced:
@@ -220,7 +222,7 @@ def _finish(tracer: Tracer) -> Traced:
         for layer in layers
         if layer.makes or layer.kind == "norm" or bool((table[layer.outputs] < len(numbers)).any())
     ]
-    return Traced(found, maps, kept, _unreached(tracer), tracer.blocks())
+    return Traced(found, maps, kept, _unreached(tracer), tracer.blocks(), list(tracer.uncounted))
 
 
 def _kept(tracer: Tracer, reasons: dict[str, list[Tensor]], table: Tensor, none: int) -> list[Kept]:

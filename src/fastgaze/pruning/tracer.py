@@ -131,6 +131,7 @@ class Tracer:
         self.inside = 0  # > 0 while a rule has the word: calls below it are its own affair
         self.options: dict[int, tuple[int, Tensor]] = {}  # reshape number -> (options, maps that it decides about)
         self.reached: set[int] = set()
+        self.uncounted: dict[str, None] = {}  # convolutions and linear maps that belong to no layer, in order
         self._reshapes = 0
         self._labels: Any = WeakTensorKeyDictionary()
         self._mixed: Any = WeakTensorKeyDictionary()
