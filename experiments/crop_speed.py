@@ -76,10 +76,14 @@ def make_photos(folder: Path, count: int) -> None:
 
 def commands(photos: Path, out: Path, model: str) -> dict[str, list[str]]:
     """What is timed, by name."""
-    options = ["--size", f"{WIDTH}x{HEIGHT}", "--out", str(out), "--threads", "1", "--model", model]
+    options = [str(photos), "--size", f"{WIDTH}x{HEIGHT}", "--out", str(out), "--threads", "1", "--model"]
+    ours = [sys.executable, "-m", "fastgaze", "crop", *options]
+    smaller = f"{model}.int8"
+    names = [each.name for each in models()]
     return {
-        "fastgaze crop, extra `fast`": [sys.executable, "-m", "fastgaze", "crop", str(photos), *options],
-        "fastgaze crop": [sys.executable, "-c", _WITHOUT_EXTRA, "crop", str(photos), *options],
+        "fastgaze crop, extra `fast`": [*ours, model],
+        **({f"fastgaze crop, extra `fast`, `{smaller}`": [*ours, smaller]} if smaller in names else {}),
+        "fastgaze crop": [sys.executable, "-c", _WITHOUT_EXTRA, "crop", *options, model],
         "sharp attention": ["node", "-e", _SHARP, str(photos), str(out)],
         "libvips attention": [sys.executable, "-c", _VIPS, str(photos), str(out)],
         "Pillow, the middle": [sys.executable, "-c", _PILLOW, str(photos), str(out)],

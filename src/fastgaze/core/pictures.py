@@ -24,11 +24,12 @@ from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
 from fastgaze.core.picture_limits import DecodingCost, check_parts, decoding_cost
 from fastgaze.core.samples import to_rgb
+from fastgaze.core.scaling import halvings, reduced, whole_factor
 from fastgaze.core.sizes import Size, format_size
 from fastgaze.core.sources import ByteStream, HasArray, picture_array, read_stream
 
@@ -51,6 +52,8 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 Content: TypeAlias = bytes | bytearray | memoryview
 
+# Bytes of a JPEG that its decoder gets at a time. It slows down towards the end of each piece; Pillow's have 64 kB.
+_PIECE = 1 << 20
 _HUSH = RLock()
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSE = {
@@ -103,7 +106,7 @@ class Picture:
 
     def pixels(self, at_least: Size | None = None) -> npt.NDArray[np.uint8]:
         """``rgb`` as uint8 (H, W, 3), not to be changed: an array less than three times as large stays as it is."""
-        small = at_least is None or _factor(self.size, at_least) < 3
+        small = at_least is None or whole_factor(self.size, at_least) < 3
         if small and isinstance(self._source, np.ndarray) and self._source.shape[2:] == (3,):
             return self._source
         return np.asarray(self.rgb(at_least))
@@ -120,7 +123,7 @@ class Picture:
         return kept if at_least is None else self._shrunk(kept, (at_least[1], at_least[0]))
 
     def _shrunk(self, kept: Image.Image, at_least: tuple[int, int]) -> Image.Image:
-        factor = _halvings(kept.size, at_least)
+        factor = halvings(kept.size, at_least)
         if factor < 2:
             return kept
         smaller = self._smaller
@@ -150,9 +153,11 @@ class Picture:
         else:
             stored = at_least if self.orientation >= 5 else (at_least[1], at_least[0])
             image.draft(None, stored)
+            if isinstance(image, JpegImagePlugin.JpegImageFile):
+                image.decodermaxblock = _PIECE
             image.load()
             # Before the conversion where the mode allows it, to save memory, else after it.
-            image = _reduced(to_rgb(_reduced(image, stored)), stored)
+            image = reduced(to_rgb(reduced(image, stored)), stored)
         step = _TRANSPOSE.get(self.orientation)
         return image if step is None else image.transpose(step)
 
@@ -366,23 +371,6 @@ def _orientation(image: Image.Image) -> int:
 
 def _to_image(array: npt.NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(array))
-
-
-def _reduced(image: Image.Image, at_least: tuple[int, int]) -> Image.Image:
-    """Average whole blocks of pixels while the result stays at least (width, height): much cheaper than a resize."""
-    factor = _halvings(image.size, at_least)
-    if factor < 2 or image.mode not in ("RGB", "L", "CMYK"):
-        return image
-    return image.reduce(factor)
-
-
-def _halvings(size: tuple[int, int], at_least: tuple[int, int]) -> int:
-    """The largest power of 2, as in JPEG, by which ``size`` (width, height) can be divided."""
-    return 1 << max(_factor(size, at_least), 1).bit_length() - 1
-
-
-def _factor(size: tuple[int, int], at_least: tuple[int, int]) -> int:
-    return min(size[0] // at_least[0], size[1] // at_least[1])
 
 
 @contextmanager
