@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from rich.progress import ProgressColumn
 
+from fastgaze.app.cli import common
 from fastgaze.app.cli.common import note, print_result, progress
 from fastgaze.onnx.write import Facts, export_onnx
 from tests.app.test_cli_pictures import run
@@ -87,3 +88,7 @@ def test_a_progress_bar_names_its_file() -> None:
     column = bar.columns[0]
     assert isinstance(column, ProgressColumn)
     assert str(column.render(bar.tasks[0])) == ODD
+
+
+def test_one_of_a_kind_is_not_called_many() -> None:
+    assert [common.counted(n, "frame") for n in (0, 1, 2)] == ["0 frames", "1 frame", "2 frames"]
