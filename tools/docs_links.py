@@ -20,6 +20,7 @@ PROJECT = {"contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md", "secu
 _MARKED = re.compile(r"^(```\w+) run$")
 """A block of code that the tests run (tests/docs)."""
 _STARTS = {"list": re.compile(r"\s*([-*]|\d+\.) "), "table": re.compile(r"\|")}
+_IMAGE = re.compile(r'(<img src=")(images/)')
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)]*)?\)")
 
 
@@ -50,7 +51,9 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
         repository = os.environ.get("FASTGAZE_REPOSITORY", config.repo_url or "")
         return f"[{words}]({repository.rstrip('/')}/blob/main/{path}{anchor})" if repository else words
 
-    return _LINK.sub(resolve, for_mkdocs(markdown))
+    # mkdocs leaves HTML as it is, and puts a page one folder below where its Markdown lies.
+    up = "../" * page.url.count("/")
+    return _LINK.sub(resolve, _IMAGE.sub(rf"\g<1>{up}\g<2>", for_mkdocs(markdown)))
 
 
 def for_mkdocs(markdown: str) -> str:
@@ -78,4 +81,5 @@ def _on_site(path: Path, files: Files) -> str | None:
     found = known.get(path.as_posix())
     if found is None and path.parts[:1] == ("docs",):
         found = Path(*path.parts[1:]).as_posix()
-    return found if found is not None and files.get_file_from_path(found) else None
+    file = None if found is None else files.get_file_from_path(found)
+    return found if file is not None and file.inclusion.is_included() else None

@@ -1,7 +1,10 @@
 """The documentation's site knows every guide, and shows what its Markdown means."""
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +37,17 @@ def test_the_site_shows_lists_tables_and_code_as_such(guide: str) -> None:
     shown = re.sub(r"<pre.*?</pre>", "", page, flags=re.DOTALL)
     assert "```" not in shown
     assert not re.findall(r"^(?:\||[-*] ).*", shown, re.MULTILINE)
+
+
+def test_links_and_pictures_of_the_site_lead_somewhere(tmp_path: Path) -> None:
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    pages = list(tmp_path.rglob("index.html"))
+    assert len(pages) > 20
+    for page in pages:
+        for target in re.findall(r'(?:src|href)="(?![a-z]+:|/)([^"#?]+)', page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(tmp_path)}: no {target}"
 
 
 def test_code_and_items_that_go_on_are_left_as_they_are() -> None:
