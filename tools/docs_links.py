@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).parents[1]
 WIDE = ("results.md",)
@@ -82,4 +82,4 @@ def _on_site(path: Path, files: Files) -> str | None:
     if found is None and path.parts[:1] == ("docs",):
         found = Path(*path.parts[1:]).as_posix()
     file = None if found is None else files.get_file_from_path(found)
-    return found if file is not None and file.inclusion.is_included() else None
+    return found if file is not None and file.inclusion is not InclusionLevel.EXCLUDED else None
