@@ -62,9 +62,7 @@ def test_batch_names_its_output(
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (64, 48)).save(tmp_path / "photos" / "photo.png")
     assert run("batch", tmp_path / "photos", odd / "rows", "--model", bright_file, "--workers", 1) == 0
-    assert capsys.readouterr().out.startswith(
-        f"{odd / 'rows'}: 1 pictures, 1 of them done in this run, 0 with an error"
-    )
+    assert capsys.readouterr().out.startswith(f"{odd / 'rows'}: 1 picture, 1 of them done in this run, 0 with an error")
 
 
 @pytest.mark.parametrize("verb", [["info"], ["bench", "--size", "32x32", "--rounds", "3", "--no-cold"]])
