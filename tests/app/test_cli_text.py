@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from rich.progress import ProgressColumn
 
+from fastgaze.app.cli import common
 from fastgaze.app.cli.common import note, print_result, progress
 from fastgaze.onnx.write import Facts, export_onnx
 from tests.commands import run
@@ -61,9 +62,7 @@ def test_batch_names_its_output(
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (64, 48)).save(tmp_path / "photos" / "photo.png")
     assert run("batch", tmp_path / "photos", odd / "rows", "--model", bright_file, "--workers", 1) == 0
-    assert capsys.readouterr().out.startswith(
-        f"{odd / 'rows'}: 1 pictures, 1 of them done in this run, 0 with an error"
-    )
+    assert capsys.readouterr().out.startswith(f"{odd / 'rows'}: 1 picture, 1 of them done in this run, 0 with an error")
 
 
 @pytest.mark.parametrize("verb", [["info"], ["bench", "--size", "32x32", "--rounds", "3", "--no-cold"]])
@@ -87,3 +86,7 @@ def test_a_progress_bar_names_its_file() -> None:
     column = bar.columns[0]
     assert isinstance(column, ProgressColumn)
     assert str(column.render(bar.tasks[0])) == ODD
+
+
+def test_one_of_a_kind_is_not_called_many() -> None:
+    assert [common.counted(n, "frame") for n in (0, 1, 2)] == ["0 frames", "1 frame", "2 frames"]

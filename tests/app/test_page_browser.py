@@ -261,6 +261,10 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: "playwright.Browse
     )
     assert small == []
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 17, 23)"
+    page.goto(f"{url}/docs")
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     context.close()
 
 

@@ -1,6 +1,7 @@
 """The server keeps to its own OpenAPI document."""
 
 import html
+import json
 import re
 import shlex
 import subprocess
@@ -138,6 +139,17 @@ def test_the_page_of_the_api_shows_the_address_by_which_it_was_reached(client: h
     assert shown(host="localhost", x_forwarded_proto="javascript") == "http://localhost"
     # What cannot be an address is not repeated.
     assert shown(host="localhost:1'; rm -rf") == "http://127.0.0.1:8000"
+
+
+def test_the_page_of_the_api_shows_answers_that_fit_the_document(client: httpx.Client, openapi: Document) -> None:
+    text = client.get("/docs").text
+    shown = re.findall(r"<summary>JSON: (\w+)</summary><pre><code>(.*?)</code>", text, re.DOTALL)
+    assert {name for name, _ in shown} >= {"Gaze", "Results", "Comparison", "Models"}
+    for name, sample in shown:
+        schema = openapi["components"]["schemas"][name] | {"components": openapi["components"]}
+        jsonschema.Draft202012Validator(schema).validate(json.loads(html.unescape(sample)))
+    statuses = [int(status) for status in re.findall(r"<td>(\d{3})</td>", text.partition("/v1/crop")[0])]
+    assert statuses == sorted(statuses)
 
 
 def test_the_page_of_the_api_gives_an_example_or_all_values_of_every_option(

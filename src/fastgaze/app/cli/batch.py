@@ -84,9 +84,9 @@ def batch(
 
 def _print(facts: Document) -> None:
     common.report(
-        f"{facts['output']}: {facts['images']} pictures, {facts['done']} of them done in this run, "
+        f"{facts['output']}: {common.counted(facts['images'], 'picture')}, {facts['done']} of them done in this run, "
         f"{facts['errors']} with an error; {facts['images_per_second']:.1f} pictures per second "
-        f"with {facts['workers']} {facts['runner']} workers"
+        f"with {common.counted(facts['workers'], facts['runner'] + ' worker')}"
     )
     steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_image"].items())
     if steps:

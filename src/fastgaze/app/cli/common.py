@@ -120,6 +120,11 @@ def report(text: str) -> None:
         say(text)
 
 
+def counted(n: int, noun: str) -> str:
+    """``1 frame``, ``2 frames``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def note(text: str) -> None:
     """Print a line on stderr that accompanies the results, unless ``--quiet`` was given."""
     err.print(text, soft_wrap=True)

@@ -221,5 +221,5 @@ def _gain(gain: float) -> str:
     return (
         "as much as the middle"
         if points == 0
-        else f"{abs(points)} point{'s' * (abs(points) > 1)} {'more' if points > 0 else 'less'} than the middle"
+        else f"{common.counted(abs(points), 'point')} {'more' if points > 0 else 'less'} than the middle"
     )

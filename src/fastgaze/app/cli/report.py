@@ -60,5 +60,5 @@ def report(
     if json:
         common.print_json({"written": str(out) if sections else None, "pictures": results})
     elif sections:
-        common.report(f"{len(sections)} {'picture' if len(sections) == 1 else 'pictures'} -> {out}")
+        common.report(f"{common.counted(len(sections), 'picture')} -> {out}")
     pictures.finish(len(jobs), failures)

@@ -8,7 +8,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from fastgaze.app.cli import common
-from fastgaze.app.cli.common import Json, limit_blas, print_json, progress, report
+from fastgaze.app.cli.common import Json, counted, limit_blas, print_json, progress, report
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
 from fastgaze.core.jsonable import Document
@@ -127,7 +127,7 @@ def reframe(
         print_json(facts)
     else:
         window = f"a window of {format_size(found.window)} in {format_size(found.size)}"
-        report(f"{target}: {found.frames} frames, {len(found.shots)} shots, {window}")
+        report(f"{target}: {counted(found.frames, 'frame')}, {counted(len(found.shots), 'shot')}, {window}")
 
 
 def _shape(ratio: str | None, size: Size | None) -> float:
@@ -160,5 +160,6 @@ class Counter:
 
 def _print(target: Path, facts: Document) -> None:
     steps = ", ".join(f"{step} {time:.1f}" for step, time in facts["milliseconds_per_frame"].items())
-    report(f"{target}: {facts['frames']} frames, {facts['shots']} shots, {facts['fps']:.1f} frames per second")
+    seen = f"{counted(facts['frames'], 'frame')}, {counted(facts['shots'], 'shot')}"
+    report(f"{target}: {seen}, {facts['fps']:.1f} frames per second")
     report(f"milliseconds per frame: {steps}")

@@ -99,9 +99,9 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document
             {"type": "string", "enum": list(FORMATS), "default": "json"},
         ),
         "size": (
-            f"WIDTHxHEIGHT of the map that is sent back, in json the one of heat; sides up to {LONGEST_MAP_SIDE}, "
-            f"at most {limits.map_pixels} pixels. Without it the picture's own size, scaled down where that is larger, "
-            "and an overlay's longer side to 1600 pixels.",
+            f"WIDTHxHEIGHT of the map that is sent back (with json, of heat): sides of at most {LONGEST_MAP_SIDE} and "
+            f"at most {limits.map_pixels / 1e6:g} megapixels. Without it, the map has the picture's own size, or the "
+            "largest that is allowed, and the longer side of an overlay has at most 1600 pixels.",
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
         ),
         "center_bias": (
@@ -142,12 +142,12 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
     """Those that mean something else when a window is asked for."""
     return {
         "format": (
-            "json: the windows. Others: the best window as a picture, keep in the format that was sent.",
+            "json: the windows. Others: the best window as a picture; keep: in the format that was sent.",
             {"type": "string", "enum": list(CROP_FORMATS), "default": "json"},
         ),
         "size": (
-            f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels} pixels; that of the window by "
-            "default. Without ratio, the window has this shape.",
+            f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels / 1e6:g} megapixels; "
+            "that of the window by default. Without ratio, the window has this shape.",
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
         ),
     }
