@@ -13,8 +13,9 @@ from fastgaze.core.cost import flops, parameters, prunable_maps
 from fastgaze.core.errors import ExportError
 from fastgaze.core.spec import GazeSpec
 from fastgaze.networks import TrainingRecord
-from fastgaze.onnx.write import PARITY, Facts, check_parity, export_int8, export_onnx
+from fastgaze.onnx.write import PARITY, Facts, check_parity, export_int8, export_onnx, network_bytes
 from fastgaze.runtime.card import WorkingSize, read_card
+from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import load
 from tests.small_models import DENSE, LITE, PLAIN, bright_model, random_model
 
@@ -142,6 +143,15 @@ def test_int8_that_ruins_the_network_is_refused(photos: list[Path], tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ExportError, match="images to calibrate"):
         export_int8(model, tmp_path / "m.onnx", Facts("m"), [])
+
+
+def test_a_network_without_a_card_can_have_8_bits_too(photos: list[Path]) -> None:
+    model = random_model(LITE)
+    pictures = [np.asarray(Image.open(path).resize((96, 64))).transpose(2, 0, 1) for path in photos]
+    samples = [(picture / 64 - 2).astype(np.float32) for picture in pictures]
+    fp32, int8 = (make_engine(Path("m"), network_bytes(model, some), threads=1) for some in ((), samples))
+    expected, found = fp32(samples[0][None]), int8(samples[0][None])
+    assert 0 < np.abs(found - expected).max() < 0.1 * np.ptp(expected)
 
 
 @pytest.mark.parametrize(("spec", "first"), [(LITE, 3), (PLAIN, 1)], ids=["lite", "vgg"])

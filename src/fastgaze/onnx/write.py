@@ -85,10 +85,17 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
     return card
 
 
-def network_bytes(model: GazeModel) -> bytes:
-    """The convolutional part of ``model`` as an ONNX file without a card, its weights stored as float16."""
+def network_bytes(model: GazeModel, samples: Sequence[Array] = ()) -> bytes:
+    """The convolutional part of ``model`` as an ONNX file without a card, its weights stored as float16.
+
+    samples: images (3, H, W) as the network takes them; with them, weights and maps have 8 bits.
+    """
     graph = _graph(_rounded(padded(model)))
-    _store_half(graph)
+    if samples:
+        graph = _quantised(graph, samples)
+    else:
+        _store_half(graph)
+    graph.ir_version = _IR_VERSION
     content: bytes = graph.SerializeToString()
     return content
 
@@ -351,13 +358,11 @@ def _first_layers(graph: "ModelProto") -> list[str]:
     The 1x1 convolution behind a depthwise one does not, but it halves the maps that have to leave the layout of fp32.
     """
     weights = {tensor.name: tensor.dims for tensor in graph.graph.initializer}
-    names: list[str] = []
-    before = None  # maps that each map of the convolution before reads
+    names, before = list[str](), 0  # before: maps that each map of the convolution before reads
     for node in graph.graph.node:
         if node.op_type == "Conv":
             reads, *kernel = weights[node.input[1]][1:]
-            narrows = before == 1 and kernel == [1, 1]
-            if names and reads != 1 and not narrows:
+            if names and reads != 1 and not (before == 1 and kernel == [1, 1]):
                 break
             before = reads
         names.append(node.name)
