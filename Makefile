@@ -8,10 +8,13 @@ BIN    := $(VENV)/bin
 endif
 TORCH  := torch==2.13.0
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# torch comes first, as its CPU build: pip alone would fetch gigabytes of CUDA libraries. Where uv cannot reach PyTorch's
-# packages, pip takes the build that its own registry has.
-INSTALL_TORCH = { $(PIP) uv && UV_HTTP_RETRIES=1 $(BIN)/uv pip install --quiet --python $(BIN)/python \
-	--torch-backend=cpu $(TORCH) 2>/dev/null; } || $(PIP) $(TORCH)
+# torch comes first: an open range drags in the newest build. pip takes the build that its registry has, on Linux with
+# gigabytes of CUDA libraries; `make TORCH_BACKEND=cpu test` lets uv fetch the CPU build from PyTorch's own packages.
+ifdef TORCH_BACKEND
+INSTALL_TORCH = $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --torch-backend=$(TORCH_BACKEND) $(TORCH)
+else
+INSTALL_TORCH = $(PIP) $(TORCH)
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all coverage lint format docs release-check soak guard-docs fuzz backbones clean

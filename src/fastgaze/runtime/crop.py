@@ -177,7 +177,8 @@ class Integral:
         self.size = cells if size is None else size
         self._per_pixel = (cells[0] / self.size[0], cells[1] / self.size[1])
         self._sums = np.zeros((cells[0] + 1, cells[1] + 1))
-        self._sums[1:, 1:] = density.cumsum(axis=0, dtype=np.float64).cumsum(axis=1)
+        np.cumsum(density, axis=1, dtype=np.float64, out=self._sums[1:, 1:])
+        np.cumsum(self._sums, axis=0, out=self._sums)
 
     def mass(self, tops: npt.ArrayLike, bottoms: npt.ArrayLike, lefts: npt.ArrayLike, rights: npt.ArrayLike) -> Values:
         """Mass of every window [top, bottom) x [left, right) in pixels: (number of tops, number of lefts)."""
