@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from fastgaze.runtime.card import ModelCard, WorkingSize
-from fastgaze.runtime.resize import bands, pixels_needed, planes, prepare
+from fastgaze.runtime.resize import _columns, _halved, _rows, bands, planes, prepare
 
 GENERATOR = np.random.default_rng(0)
 SCALE, OFFSET = np.array([1.0, 2.0, 0.5], np.float32), np.array([0.0, -3.0, 7.0], np.float32)
@@ -99,12 +99,19 @@ def test_a_large_picture_becomes_as_soft_as_by_the_size_that_training_saw(given:
 def test_a_picture_of_no_more_pixels_than_training_saw_is_left_as_sharp_as_it_is() -> None:
     picture = smooth(240, 320)
     assert np.array_equal(prepare(picture, (192, 256), card(240 * 320)), prepare(picture, (192, 256), card(0)))
-    assert pixels_needed((240, 320), (192, 256), card(240 * 320)) == (192, 256)
 
 
-@pytest.mark.parametrize("size", [(384, 512), (3000, 4000), (241, 320), (5000, 100)])
-def test_what_is_decoded_for_a_soft_picture_has_more_pixels_than_training_saw(size: tuple[int, int]) -> None:
-    height, width = pixels_needed(size, (192, 256), card(240 * 320))
-    assert height * width > 240 * 320
-    assert height >= 192
-    assert width >= 256
+def test_a_picture_that_was_decoded_at_the_working_size_is_softened_too() -> None:
+    picture, whole = smooth(192, 256), (3000, 4000)
+    soft, sharp = (prepare(picture, (192, 256), card(seen), whole) for seen in (240 * 320, 0))
+    steps = [np.abs(np.diff(found, axis=2)).mean() for found in (soft, sharp)]
+    assert steps[0] < 0.9 * steps[1]
+    assert soft.mean() == pytest.approx(sharp.mean(), abs=0.01)
+
+
+def test_half_the_size_is_softened_as_by_the_filter_without_a_change_of_size() -> None:
+    picture, softness = noise(384, 512), 1.28
+    halved = _halved(picture, SCALE)
+    expected = _columns(_rows(halved, 192, softness), 256, softness)
+    found = planes(picture, (192, 256), SCALE, np.zeros(3, np.float32), softness)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)

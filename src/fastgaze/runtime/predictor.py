@@ -20,7 +20,7 @@ from fastgaze.runtime.card import ModelCard, WorkingSize
 from fastgaze.runtime.engines import Engine, PerProcess, available_cores, make_engine
 from fastgaze.runtime.gazemap import GazeMap, LogDensity, checked_size
 from fastgaze.runtime.many import counted, in_threads
-from fastgaze.runtime.resize import pixels_needed, prepare
+from fastgaze.runtime.resize import prepare
 
 Array = npt.NDArray[np.float32]
 S = TypeVar("S", bound=Source)
@@ -197,9 +197,9 @@ class Predictor:
             working = self.card.working_size(picture.size)
             if at_least is not None:
                 picture.rgb(at_least)
-            photo = picture.pixels(pixels_needed(picture.size, working, self.card))
+            photo = picture.pixels(working)
         with clock("prepare"):
-            pixels = prepare(photo, working, self.card)
+            pixels = prepare(photo, working, self.card, picture.size)
         return self._run(pixels, picture.size, picture, clock)
 
     def see(self, pixels: Array, picture_size: Size | None = None) -> View:

@@ -12,7 +12,7 @@ S pixels becomes as soft in one pass if the filter is wider by sqrt(1 + W / S).
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, sqrt
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -66,14 +66,17 @@ def _band(start: int, reads: npt.NDArray[np.intp], weights: npt.NDArray[np.float
     return Band(start, start + count, first, last, np.ascontiguousarray(block[:, : last - first]))
 
 
-def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard) -> Array:
-    """Upright RGB (H, W, 3) of any size -> what the model's network takes: float32 (3, *working), normalised."""
+def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard, size: Size | None = None) -> Array:
+    """Upright RGB (H, W, 3) of any size -> what the model's network takes: float32 (3, *working), normalised.
+
+    size: (height, width) of the picture before it was decoded smaller, that of ``photo`` by default.
+    """
     std: Array = np.float32(255) * np.array(card.std, np.float32)
     scale: Array = np.float32(1) / std
     offset: Array = np.float32(-255) * np.array(card.mean, np.float32) / std
-    size = photo.shape[0], photo.shape[1]
-    if size != working:
-        return planes(photo, working, scale, offset, pixels_needed(size, working, card), _softness(size, working, card))
+    softness = _softness(size or (photo.shape[0], photo.shape[1]), working, card)
+    if photo.shape[:2] != working or softness > 1:
+        return planes(photo, working, scale, offset, softness)
     pixels = np.empty((3, *working), np.float32)
     for channel in range(3):
         np.multiply(photo[:, :, channel], scale[channel], out=pixels[channel])
@@ -81,40 +84,24 @@ def prepare(photo: npt.NDArray[np.uint8], working: Size, card: ModelCard) -> Arr
     return pixels
 
 
-def pixels_needed(size: Size, working: Size, card: ModelCard) -> Size:
-    """(height, width) below which a picture of ``size`` must not be decoded, or averaged, before ``prepare``."""
-    if not _is_softened(size, card):
-        return working
-    shrinking = sqrt(card.seen_pixels / (size[0] * size[1]))
-    # One more, so that what is left still has more pixels than training saw.
-    height, width = (max(ceil(side * shrinking) + 1, least) for side, least in zip(size, working, strict=True))
-    return height, width
-
-
-def _is_softened(size: Size, card: ModelCard) -> bool:
-    return 0 < card.seen_pixels < size[0] * size[1]
-
-
 def _softness(size: Size, working: Size, card: ModelCard) -> float:
-    return sqrt(1 + working[0] * working[1] / card.seen_pixels) if _is_softened(size, card) else 1.0
+    """How much wider than usual the filter is for a picture of ``size``."""
+    if not 0 < card.seen_pixels < size[0] * size[1]:
+        return 1.0
+    return sqrt(1 + working[0] * working[1] / card.seen_pixels)
 
 
-def planes(
-    rgb: npt.NDArray[np.uint8],
-    size: Size,
-    scale: Array,
-    offset: Array,
-    needed: Size | None = None,
-    softness: float = 1.0,
-) -> Array:
+def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array, softness: float = 1.0) -> Array:
     """uint8 (H, W, 3) -> float32 (3, *size): scaled to ``size`` (height, width), times scale (3,), plus offset (3,).
 
-    needed: (height, width) below which it is not halved, ``size`` by default. softness: as for ``bands``.
+    softness: as for ``bands``.
     """
-    if _can_halve(rgb.shape[:2], needed or size):
+    if _can_halve(rgb.shape[:2], size):
         halved = _halved(rgb, scale)
-        same = halved.shape[1:] == size and softness == 1
-        scaled = halved if same else _columns(_rows(halved, size[0], softness), size[1], softness)
+        if halved.shape[1:] == size:
+            scaled = _smoothed(halved, softness) if softness > 1 else halved
+        else:
+            scaled = _columns(_rows(halved, size[0], softness), size[1], softness)
     else:
         scaled = _columns(_rows_apart(rgb, size[0], scale, softness), size[1], softness)
     scaled += offset[:, None, None]
@@ -168,3 +155,22 @@ def _columns(image: Array, width: int, softness: float) -> Array:
     for band in bands(n_in, width, _COLUMNS, softness):
         np.matmul(flat[:, band.first : band.last], band.weights.T, out=out[:, band.start : band.stop])
     return out.reshape(3, height, width)
+
+
+def _smoothed(image: Array, softness: float) -> Array:
+    """(3, H, W) through the filter of ``bands`` without a change of size, where it reaches one neighbour at each side.
+
+    In place, and one channel after the other, which fits the cache: half the time of products with nearly diagonal bands.
+    """
+    side = np.float32(1 - 1 / softness)
+    middle = 1 / (1 + 2 * side)
+    sums = np.empty_like(image[0])
+    for plane in image:
+        for x, y in ((plane, sums), (plane.T, sums.T)):
+            first, last = ((x[end] + side * x[inner]) / (1 + side) for end, inner in ((0, 1), (-1, -2)))
+            np.add(x[:-2], x[2:], out=y[1:-1])
+            y[1:-1] *= side * middle
+            x *= middle
+            x[1:-1] += y[1:-1]
+            x[0], x[-1] = first, last
+    return image

@@ -23,7 +23,7 @@ export function prepare(pixels, working, card) {
   const area = working.width * working.height;
   const softened = card.seenPixels > 0 && pixels.width * pixels.height > card.seenPixels;
   const softness = softened ? Math.sqrt(1 + area / card.seenPixels) : 1;
-  const small = reduced(pixels, softened ? needed(pixels, working, card) : working);
+  const small = reduced(pixels, working);
   const rows = scaleRows(small, working.height, softness);
   const planes = new Float32Array(3 * area);
   scaleColumns(rows, small.width, working, softness, planes);
@@ -36,29 +36,14 @@ export function prepare(pixels, working, card) {
 }
 
 /**
- * The size below which blocks must not be averaged, so that more pixels are left than training saw.
- * @param {Size} size of the picture
- * @param {Size} working
- * @param {Card} card
- * @returns {Size}
- */
-function needed({ width, height }, working, card) {
-  const shrinking = Math.sqrt(card.seenPixels / (width * height));
-  return {
-    width: Math.max(Math.ceil(width * shrinking) + 1, working.width),
-    height: Math.max(Math.ceil(height * shrinking) + 1, working.height),
-  };
-}
-
-/**
  * RGB over white, with blocks of 2, 4, 8, ... pixels along each side averaged as long as the result stays at least
- * `atLeast`.
+ * `working`.
  * @param {Pixels} pixels
- * @param {Size} atLeast
+ * @param {Size} working
  * @returns {{ width: number, height: number, data: Uint8Array }}
  */
-export function reduced({ width, height, data }, atLeast) {
-  const fits = Math.min(Math.floor(width / atLeast.width), Math.floor(height / atLeast.height));
+export function reduced({ width, height, data }, working) {
+  const fits = Math.min(Math.floor(width / working.width), Math.floor(height / working.height));
   const factor = 2 ** Math.floor(Math.log2(Math.max(fits, 1)));
   if (factor < 2) return { width, height, data: overWhite(data) };
   const out = { width: Math.ceil(width / factor), height: Math.ceil(height / factor) };
