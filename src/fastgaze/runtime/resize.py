@@ -160,7 +160,7 @@ def _columns(image: Array, width: int, softness: float) -> Array:
 def _smoothed(image: Array, softness: float) -> Array:
     """(3, H, W) through the filter of ``bands`` without a change of size, where it reaches one neighbour at each side.
 
-    In place, and one channel after the other, which fits the cache: half the time of products with nearly diagonal bands.
+    In place, one channel after the other, which fits the cache: half the time of products with nearly diagonal bands.
     """
     side = np.float32(1 - 1 / softness)
     middle = 1 / (1 + 2 * side)
