@@ -97,11 +97,10 @@ def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array, 
     softness: as for ``bands``.
     """
     if _can_halve(rgb.shape[:2], size):
-        halved = _halved(rgb, scale)
-        if halved.shape[1:] == size:
-            scaled = _smoothed(halved, softness) if softness > 1 else halved
-        else:
-            scaled = _columns(_rows(halved, size[0], softness), size[1], softness)
+        exactly = softness > 1 and (2 * size[0], 2 * size[1]) == rgb.shape[:2]
+        scaled = _halved_softly(rgb, scale, softness) if exactly else _halved(rgb, scale)
+        if scaled.shape[1:] != size:
+            scaled = _columns(_rows(scaled, size[0], softness), size[1], softness)
     else:
         scaled = _columns(_rows_apart(rgb, size[0], scale, softness), size[1], softness)
     scaled += offset[:, None, None]
@@ -157,20 +156,20 @@ def _columns(image: Array, width: int, softness: float) -> Array:
     return out.reshape(3, height, width)
 
 
-def _smoothed(image: Array, softness: float) -> Array:
-    """(3, H, W) through the filter of ``bands`` without a change of size, where it reaches one neighbour at each side.
+def _halved_softly(rgb: npt.NDArray[np.uint8], scale: Array, softness: float) -> Array:
+    """``_halved``, then the filter of ``bands`` without a change of size, which reaches one neighbour at each side.
 
-    In place, one channel after the other, which fits the cache: half the time of products with nearly diagonal bands.
+    One channel after the other, which fits the cache: half the time of products with nearly diagonal bands.
     """
     side = np.float32(1 - 1 / softness)
-    middle = 1 / (1 + 2 * side)
+    total = 1 + 2 * side
+    image = _halved(rgb, scale / total**2)  # what the filter divides by, along both axes
     sums = np.empty_like(image[0])
     for plane in image:
         for x, y in ((plane, sums), (plane.T, sums.T)):
-            first, last = ((x[end] + side * x[inner]) / (1 + side) for end, inner in ((0, 1), (-1, -2)))
+            ends = [(x[end] + side * x[inner]) * (total / (1 + side)) for end, inner in ((0, 1), (-1, -2))]
             np.add(x[:-2], x[2:], out=y[1:-1])
-            y[1:-1] *= side * middle
-            x *= middle
+            y[1:-1] *= side
             x[1:-1] += y[1:-1]
-            x[0], x[-1] = first, last
+            x[0], x[-1] = ends
     return image
