@@ -68,7 +68,7 @@ def test_a_photograph_stays_as_it_is_wherever_people_look_no_more_than_on_averag
     change = np.abs(np.asarray(gaze.overlay(size=size)).astype(int) - before).max(axis=2)
     lift = gaze.density * gaze.density.size
     # The overlay is coloured on a coarser grid than the density, so a little below the average a level may change.
-    assert change[lift < 0.85].max() == 0
+    assert change[lift < 0.8].max() == 0
     assert (change == 0).mean() > 0.5
     assert change[lift > 8].min() > 0
     assert np.unravel_index(lift.argmax(), size) == pytest.approx((130, 225), abs=25)
