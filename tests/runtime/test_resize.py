@@ -115,3 +115,10 @@ def test_half_the_size_is_softened_as_by_the_filter_without_a_change_of_size() -
     expected = _columns(_rows(halved, 192, softness), 256, softness)
     found = planes(picture, (192, 256), SCALE, np.zeros(3, np.float32), softness)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)
+
+
+def test_a_card_that_says_training_saw_one_pixel_costs_no_more_than_others() -> None:
+    picture = smooth(384, 512)
+    found = prepare(picture, (192, 256), card(1))
+    assert np.array_equal(found, prepare(picture, (192, 256), card(2)))
+    assert max(band.weights.shape[1] for band in bands(384, 192, 8, 3**0.5)) < 32

@@ -24,6 +24,9 @@ Array = npt.NDArray[np.float32]
 
 # Outputs per product; more of them waste arithmetic on zeros, fewer spend it on calls.
 _ROWS, _COLUMNS = 8, 16
+# Of W / S: training hardly enlarges images, and a file may say anything. Below 3, a filter without a change of size
+# reaches one neighbour at each side.
+_MOST_ENLARGED = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,7 @@ def _softness(size: Size, working: Size, card: ModelCard) -> float:
     """How much wider than usual the filter is for a picture of ``size``."""
     if not 0 < card.seen_pixels < size[0] * size[1]:
         return 1.0
-    return sqrt(1 + working[0] * working[1] / card.seen_pixels)
+    return sqrt(1 + min(working[0] * working[1] / card.seen_pixels, _MOST_ENLARGED))
 
 
 def planes(rgb: npt.NDArray[np.uint8], size: Size, scale: Array, offset: Array, softness: float = 1.0) -> Array:

@@ -12,6 +12,7 @@
  */
 
 const ONE = 2 ** 24;
+const MOST_ENLARGED = 2; // as in resize.py
 
 /**
  * Float32 (3, height, width) of `working` size, normalised as the model wants it.
@@ -22,7 +23,7 @@ const ONE = 2 ** 24;
 export function prepare(pixels, working, card) {
   const area = working.width * working.height;
   const softened = card.seenPixels > 0 && pixels.width * pixels.height > card.seenPixels;
-  const softness = softened ? Math.sqrt(1 + area / card.seenPixels) : 1;
+  const softness = softened ? Math.sqrt(1 + Math.min(area / card.seenPixels, MOST_ENLARGED)) : 1;
   const small = reduced(pixels, working);
   const rows = scaleRows(small, working.height, softness);
   const planes = new Float32Array(3 * area);
