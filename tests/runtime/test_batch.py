@@ -165,6 +165,14 @@ def test_another_job_in_the_same_folder_is_refused(images: Path, model: str, tmp
         run(str(folder), str(tmp_path / "mine"), model, workers=1)
 
 
+def test_heat_maps_of_an_earlier_run_and_hidden_files_are_no_inputs(tmp_path: Path) -> None:
+    for name in ("a.jpg", "a.gaze.png", ".b.jpg", ".hidden/c.jpg", "below/d.PNG", "below/d.gaze.PNG", "notes.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert find_images(str(tmp_path)) == [str(tmp_path / "a.jpg"), str(tmp_path / "below" / "d.PNG")]
+
+
 def test_inputs_are_folders_globs_lists_parquet_or_one_image(images: Path, tmp_path: Path) -> None:
     everything = find_images(str(images))
     assert len(everything) == 43

@@ -62,6 +62,7 @@ def test_roi_goes_to_stdout_or_a_file(
     assert set(first) <= set(range(-6, 5))
     assert _run(*common, "--out", tmp_path / "roi.bin") == 0
     assert (tmp_path / "roi.bin").stat().st_size == 5 * (8 + 12)
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'roi.bin'}\n"
     assert _run(*common, "--format", "ffmpeg", "--out", tmp_path / "roi.ffmpeg") == 0
     assert (tmp_path / "roi.ffmpeg").read_text().startswith("[0:v]split=1[s0];\n[s0]trim=start_frame=0:end_frame=5")
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:  # the command line sets numpy's threads before numpy is impor
     import numpy as np
     import numpy.typing as npt
 
+HEAT_MAP = ".gaze"
+"""What the name of a heat map has before its suffix: a later run over the same folder leaves such files out."""
+
 
 def printable(name: str) -> str:
     """Replace control characters and broken bytes, which the name of a file may hold: none is to reach a terminal."""

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from fastgaze.core.errors import ArgumentError, ImageError, ImageTooLargeError, MissingExtraError, require
+from fastgaze.core.files import HEAT_MAP
 from fastgaze.core.picture_limits import DecodingCost, check_parts, decoding_cost
 from fastgaze.core.samples import to_rgb
 from fastgaze.core.scaling import halvings, reduced, whole_factor
@@ -242,9 +243,15 @@ def read_size(path: Path) -> Size:
 
 
 def image_files(folder: Path, below: bool = False) -> list[Path]:
-    """The picture files inside ``folder`` by name, hidden ones left out; ``below``: in its folders too."""
+    """The picture files inside ``folder`` by name, see ``is_picture``; ``below``: in its folders too."""
     found = folder.rglob("*") if below else folder.iterdir()
-    return sorted(path for path in found if path.suffix.lower() in SUFFIXES and not path.name.startswith("."))
+    return sorted(path for path in found if is_picture(path.name))
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file in a folder of pictures is one, by its name; hidden files and heat maps are not."""
+    stem, suffix = os.path.splitext(name)
+    return suffix.lower() in SUFFIXES and not name.startswith(".") and not stem.endswith(HEAT_MAP)
 
 
 def _read(path: Path) -> bytes:

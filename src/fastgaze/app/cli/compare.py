@@ -8,7 +8,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import printable, write_whole
+from fastgaze.core.files import HEAT_MAP, printable, write_whole
 from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _check_out(out: Path | None, json: bool) -> bool:
 
 def _beside(images: list[str]) -> Path:
     stems = "-".join(Path(image).stem for image in images)
-    return Path(images[0]).parent / f"{stems[:100]}{pictures.MARK}.png"
+    return Path(images[0]).parent / f"{stems[:100]}{HEAT_MAP}.png"
 
 
 def _print(found: "Comparison") -> None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor
     from fastgaze.runtime.regions import Region
 
-MARK = ".gaze"
-
 Images = Annotated[
     list[str],
     typer.Argument(metavar="IMAGES", help="Picture files, folders or globs, or - for stdin.", show_default=False),
@@ -218,15 +216,12 @@ def _inside(folder: str, out: Path | None) -> Iterator[Path]:
 
     Heat maps of an earlier run, hidden files and whatever lies in ``out``, the folder of the results, are left out.
     """
-    from fastgaze.core.pictures import SUFFIXES
+    from fastgaze.core.pictures import is_picture
 
     results = None if out is None else os.path.realpath(out)
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if os.path.realpath(os.path.join(parent, name)) != results)
-        for name in sorted(files):
-            path = Path(parent, name)
-            if path.suffix.lower() in SUFFIXES and not name.startswith(".") and not path.stem.endswith(MARK):
-                yield path
+        yield from (Path(parent, name) for name in sorted(files) if is_picture(name))
 
 
 def boxes_in_picture(

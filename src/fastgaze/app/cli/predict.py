@@ -11,7 +11,7 @@ import typer
 
 from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import printable, write_whole
+from fastgaze.core.files import HEAT_MAP, printable, write_whole
 from fastgaze.core.jsonable import Json
 from fastgaze.core.sizes import Size, parse_size, shrunk
 from fastgaze.runtime.regions import FIXATIONS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastgaze.runtime.predictor import Predictor, View
     from fastgaze.runtime.regions import RegionAttention
 
-FORMATS = {"png": f"{pictures.MARK}.png", "npy": ".npy", "json": ".json"}
+FORMATS = {"png": f"{HEAT_MAP}.png", "npy": ".npy", "json": ".json"}
 KINDS = {".png": "png", ".jpg": "png", ".jpeg": "png", ".webp": "png", ".npy": "npy", ".json": "json"}
 """What a file that ``--out`` names holds, by its suffix."""
 

@@ -11,10 +11,10 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import STANDARD_STREAM, Model, limit_blas, note, progress
+from fastgaze.app.cli.common import STANDARD_STREAM, Model, limit_blas, note, progress, report
 from fastgaze.app.cli.video import AllThreads, Every, Moving, Smooth, Source
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.files import replacing
+from fastgaze.core.files import printable, replacing
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -68,6 +68,8 @@ def roi(
     if format == "ffmpeg" and out is not None:
         command = ["ffmpeg", "-i", str(source), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]
         note(shlex.join([*command, "-c:v", "libx264", "OUT.mp4"]))
+    elif out is not None:
+        report(f"wrote {printable(str(out))}")
 
 
 def _write(

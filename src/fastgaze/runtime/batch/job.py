@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fastgaze.core.errors import ArgumentError, DataError, require
 from fastgaze.core.jsonable import Document, Json
-from fastgaze.core.pictures import SUFFIXES
+from fastgaze.core.pictures import SUFFIXES, is_picture
 from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.runtime.batch.store import FileSystem, Folder, full_name, legible, split_url
 from fastgaze.runtime.card import identity
@@ -69,8 +69,9 @@ class Shard:
 def find_images(source: str) -> list[str]:
     """Absolute paths or URLs, each once: sorted for folders and globs, in their own order for lists.
 
-    A folder is searched with all below it, hidden names left out. A list has one path per line. Relative paths in lists
-    count from the current folder. Bytes of a name that are not UTF-8 are written as ``\\xe9``.
+    A folder is searched with all below it; hidden names and heat maps of an earlier run are left out. A list has one
+    path per line. Relative paths in lists count from the current folder. Bytes of a name that are not UTF-8 are written
+    as ``\\xe9``.
     """
     system, path = split_url(source)
     try:
@@ -105,8 +106,8 @@ def _lines(content: bytes, source: str) -> list[str]:
 
 
 def _is_image(name: str, root: str = "") -> bool:
-    below = name[len(root) :].strip("/").split("/") if root else [name.rsplit("/", 1)[-1]]
-    return name.lower().endswith(SUFFIXES) and not any(part.startswith(".") for part in below)
+    *folders, file = name[len(root) :].strip("/").split("/") if root else [name.rsplit("/", 1)[-1]]
+    return is_picture(file) and not any(part.startswith(".") for part in folders)
 
 
 def _named(path: str) -> str:
