@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Fisher, Flops, Pruner, Statistics, compact, masked, probed
-from fastgaze.pruning.norms import LayerNorm
+from fastgaze.pruning.layers.norms import LayerNorm
 from tests.pruning.nets import removable_choice
 from tests.pruning.odd_list import ODD, make_odd
 from tests.pruning.odd_nets import Branching, Net, between

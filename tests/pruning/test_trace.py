@@ -10,7 +10,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning import ChannelGraph, Flops, Pruner, Random, compact, masked
-from fastgaze.pruning.rules import RULES
+from fastgaze.pruning.tracing.operations import RULES
 from tests.pruning.odd_nets import Guarded
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -20,7 +20,7 @@ from fastgaze.pruning import (
     register,
     run,
 )
-from fastgaze.pruning.rules import pointwise
+from fastgaze.pruning.tracing.operations import pointwise
 from tests.pruning.nets import image_losses, make, observed
 
 X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -19,17 +19,17 @@ from fastgaze.pruning.cost import Cost, Flops, Memory, Parameters
 from fastgaze.pruning.graph import ChannelGraph
 from fastgaze.pruning.history import History, Removal
 from fastgaze.pruning.latency import Latency, LatencyTable, LayerShape
-from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.layers.layer import Layer
 from fastgaze.pruning.loop import Until, load_run, run, save_run
 from fastgaze.pruning.objective import Beta, BetaStar, NoCost, Objective, Target
 from fastgaze.pruning.parameters import ParameterPruner
-from fastgaze.pruning.places import Kept
 from fastgaze.pruning.probe import Statistics, masked, probed
 from fastgaze.pruning.pruner import Pruner
-from fastgaze.pruning.rules import register
 from fastgaze.pruning.signals import Fisher, L1Activity, L1Weight, Molchanov, Random, Signal
-from fastgaze.pruning.trace import Map
-from fastgaze.pruning.tracer import Call
+from fastgaze.pruning.tracing.operations import register
+from fastgaze.pruning.tracing.places import Kept
+from fastgaze.pruning.tracing.trace import Map
+from fastgaze.pruning.tracing.tracer import Call
 
 __all__ = [
     "Beta",

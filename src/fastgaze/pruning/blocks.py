@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from fastgaze.pruning.graph import ChannelGraph
-from fastgaze.pruning.layers import Handle
+from fastgaze.pruning.layers.layer import Handle
 from fastgaze.pruning.probe import Probe, Reduction
 
 

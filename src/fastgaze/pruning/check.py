@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning.outputs import tensors_of
-from fastgaze.pruning.places import Kept
-from fastgaze.pruning.trace import Example, Map, evaluation_mode, split_inputs
-from fastgaze.pruning.tracer import Unknown
+from fastgaze.pruning.tracing.outputs import tensors_of
+from fastgaze.pruning.tracing.places import Kept
+from fastgaze.pruning.tracing.trace import Example, Map, evaluation_mode, split_inputs
+from fastgaze.pruning.tracing.tracer import Unknown
 
 if TYPE_CHECKING:
     from fastgaze.pruning.graph import ChannelGraph

@@ -45,7 +45,7 @@ def _parameters(graph: ChannelGraph) -> Iterator[nn.Parameter]:
 
 
 class _Cut:
-    """Replaces tensors of modules by slices of them; see :class:`fastgaze.pruning.layers.Slicer`."""
+    """Replaces tensors of modules by slices of them; see :class:`fastgaze.pruning.layers.layer.Slicer`."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self.optimizers = optimizers

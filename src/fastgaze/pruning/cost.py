@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastgaze.pruning.graph import ChannelGraph
-from fastgaze.pruning.layers import Layer, Position
+from fastgaze.pruning.layers.layer import Layer, Position
 
 
 class Cost(Protocol):

@@ -4,7 +4,7 @@ import torch
 
 from fastgaze.pruning.cost import Cost, Flops
 from fastgaze.pruning.graph import ChannelGraph
-from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.layers.layer import Layer
 
 HEAD = ("layer", "kind", "in", "out", "prunable", "cost", "saved per map")
 

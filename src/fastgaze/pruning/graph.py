@@ -19,11 +19,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning.kinds import Least
-from fastgaze.pruning.layers import Layer, Position
-from fastgaze.pruning.places import Kept
-from fastgaze.pruning.trace import Example, Map, evaluation_mode, split_inputs, trace_network
-from fastgaze.pruning.tracer import Unknown
+from fastgaze.pruning.layers.kinds import Least
+from fastgaze.pruning.layers.layer import Layer, Position
+from fastgaze.pruning.tracing.places import Kept
+from fastgaze.pruning.tracing.trace import Example, Map, evaluation_mode, split_inputs, trace_network
+from fastgaze.pruning.tracing.tracer import Unknown
 
 if TYPE_CHECKING:
     from fastgaze.pruning.cost import Cost

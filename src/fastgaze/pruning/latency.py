@@ -21,7 +21,7 @@ from fastgaze.core.errors import PruningError
 from fastgaze.core.files import replacing
 from fastgaze.core.jsonable import Document
 from fastgaze.pruning.graph import ChannelGraph
-from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.layers.layer import Layer
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ readers. The gradient of the loss of image n with respect to the mask of map k (
     g_nk = sum over readers, sum over positions of  x * dL_n/dx
 
 and removal is exact for every image size, in training mode too. Layers that normalise over channels have a mask of
-their own, whose derivative adds to g_nk (``norms.py``).
+their own, whose derivative adds to g_nk (``layers.norms``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning.graph import NORMS, ChannelGraph, evaluation_mode
-from fastgaze.pruning.layers import Handle, Images, Layer
-from fastgaze.pruning.norms import LayerNorm
+from fastgaze.pruning.layers.layer import Handle, Images, Layer
+from fastgaze.pruning.layers.norms import LayerNorm
 
 Reduction = Literal["mean", "sum"]
 NO_BACKWARD = (

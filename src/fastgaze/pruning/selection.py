@@ -13,7 +13,7 @@ from torch import Tensor
 from fastgaze.core.errors import PruningError
 from fastgaze.pruning.cost import Cost
 from fastgaze.pruning.graph import ChannelGraph
-from fastgaze.pruning.layers import Layer
+from fastgaze.pruning.layers.layer import Layer
 from fastgaze.pruning.objective import BetaStar, Objective, Target
 
 PASSES = 8  # over all layers: tied layers move each other

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import _WeightNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from fastgaze.pruning.layers import Slicer
+from fastgaze.pruning.layers.layer import Slicer
 
 
 class Normalised(NamedTuple):

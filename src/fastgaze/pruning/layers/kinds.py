@@ -1,6 +1,6 @@
 """The kinds of layers that torch has, and how each is sliced; attention and norms over channels have their own modules.
 
-The rules in ``modules.py`` decide which maps are tied by each layer.
+The rules in ``tracing.modules`` decide which maps are tied by each layer.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
-from fastgaze.pruning.norms import Replaced
-from fastgaze.pruning.weights import cut_weight, normalised
+from fastgaze.pruning.layers.layer import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
+from fastgaze.pruning.layers.norms import Replaced
+from fastgaze.pruning.layers.weights import cut_weight, normalised
 
 
 class Convolution(Layer):

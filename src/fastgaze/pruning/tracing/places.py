@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
 
 

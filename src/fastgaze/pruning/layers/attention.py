@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
-from fastgaze.pruning.norms import Replaced
+from fastgaze.pruning.layers.layer import Handle, Layer, Position, Slicer, norms_of_rows, zeroed
+from fastgaze.pruning.layers.norms import Replaced
 
 SOURCES = ("query", "key", "value")  # arguments of attention that maps enter by
 

@@ -1,8 +1,8 @@
 """Run a network once and follow every channel through it.
 
 The network really runs, on the example input, so that its Python may do what it likes: branch, loop, unpack shapes.
-``watching.py`` sees every call. Each gets the rule of ``rules.py`` or ``modules.py`` that belongs to it; what has none
-is a barrier: the maps that enter it stay.
+``watching.py`` sees every call. Each gets the rule of ``operations.py`` or ``modules.py`` that belongs to it; what has
+none is a barrier: the maps that enter it stay.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning.kinds import Least, Number, TensorLayer
-from fastgaze.pruning.labels import NONE, Label, Ties, blank, squeezed
-from fastgaze.pruning.layers import Layer
-from fastgaze.pruning.places import Kept, line_now
-from fastgaze.pruning.widths import Width, plain
+from fastgaze.pruning.layers.kinds import Least, Number, TensorLayer
+from fastgaze.pruning.layers.layer import Layer
+from fastgaze.pruning.tracing.labels import NONE, Label, Ties, blank, squeezed
+from fastgaze.pruning.tracing.places import Kept, line_now
+from fastgaze.pruning.tracing.widths import Width, plain
 
 Unknown = Literal["keep", "refuse"]
 NOTHING = torch.zeros(0, dtype=torch.int64)

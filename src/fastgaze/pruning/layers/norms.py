@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Handle, Layer, Slicer
+from fastgaze.pruning.layers.layer import Handle, Layer, Slicer
 
 EPSILONS = ("eps", "epsilon", "variance_epsilon")  # names that people give it
 

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fastgaze.pruning.labels import blank
-from fastgaze.pruning.rules import RULES, blocks, moves, squeezed_roots
-from fastgaze.pruning.tracer import Call
-from fastgaze.pruning.widths import Width, plain
+from fastgaze.pruning.tracing.labels import blank
+from fastgaze.pruning.tracing.operations import RULES, blocks, moves, squeezed_roots
+from fastgaze.pruning.tracing.tracer import Call
+from fastgaze.pruning.tracing.widths import Width, plain
 
 
 def reshape(call: Call) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from fastgaze.pruning.layers import Layer, Position, Slicer
-from fastgaze.pruning.modules import images_of
-from fastgaze.pruning.rules import RULES, blocks
-from fastgaze.pruning.tracer import Call
+from fastgaze.pruning.layers.layer import Layer, Position, Slicer
+from fastgaze.pruning.tracing.modules import images_of
+from fastgaze.pruning.tracing.operations import RULES, blocks
+from fastgaze.pruning.tracing.tracer import Call
 
 
 class Recurrent(Layer):

@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning import products as _products  # noqa: F401 (registers its rules)
-from fastgaze.pruning import recurrent as _recurrent  # noqa: F401 (registers its rules)
-from fastgaze.pruning import shapes as _shapes  # noqa: F401 (registers its rules)
-from fastgaze.pruning.layers import Layer
-from fastgaze.pruning.modes import branches_of_training, evaluation_mode, trains_otherwise
-from fastgaze.pruning.modules import module_rule
-from fastgaze.pruning.outputs import outputs_of
-from fastgaze.pruning.places import Kept, line_of
-from fastgaze.pruning.rules import follow_function
-from fastgaze.pruning.tracer import Tracer, Unknown
-from fastgaze.pruning.watching import watching
-from fastgaze.pruning.widths import Width
+from fastgaze.pruning.layers.layer import Layer
+from fastgaze.pruning.tracing import products as _products  # noqa: F401 (registers its rules)
+from fastgaze.pruning.tracing import recurrent as _recurrent  # noqa: F401 (registers its rules)
+from fastgaze.pruning.tracing import shapes as _shapes  # noqa: F401 (registers its rules)
+from fastgaze.pruning.tracing.modes import branches_of_training, evaluation_mode, trains_otherwise
+from fastgaze.pruning.tracing.modules import module_rule
+from fastgaze.pruning.tracing.operations import follow_function
+from fastgaze.pruning.tracing.outputs import outputs_of
+from fastgaze.pruning.tracing.places import Kept, line_of
+from fastgaze.pruning.tracing.tracer import Tracer, Unknown
+from fastgaze.pruning.tracing.watching import watching
+from fastgaze.pruning.tracing.widths import Width
 
 ROUNDS = 4  # traces in search of reshapes that let maps go
 Example = Tensor | Sequence[object] | Mapping[str, object]  # what a network is called with

@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from fastgaze.pruning.tracer import Call, Rule, Tracer, ruled
-from fastgaze.pruning.widths import Width, plain
+from fastgaze.pruning.tracing.tracer import Call, Rule, Tracer, ruled
+from fastgaze.pruning.tracing.widths import Width, plain
 
 
 class _Functions(TorchFunctionMode):

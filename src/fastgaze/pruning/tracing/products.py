@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from fastgaze.pruning.rules import RULES, blocks
-from fastgaze.pruning.tracer import Call
+from fastgaze.pruning.tracing.operations import RULES, blocks
+from fastgaze.pruning.tracing.tracer import Call
 
 
 def products(call: Call, operands: Sequence[Tensor], letters: Sequence[str], out: str) -> None:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from fastgaze.core.errors import PruningError
-from fastgaze.pruning import kinds, norms
-from fastgaze.pruning.attention import SOURCES, AttentionIn, AttentionOut, NarrowAttention
-from fastgaze.pruning.handmade import Handmade, Weight, weight_of
-from fastgaze.pruning.layers import Images, Layer
-from fastgaze.pruning.rules import RULES, blocks, follow, pointwise
-from fastgaze.pruning.tracer import NOTHING, Call, Rule
-from fastgaze.pruning.weights import is_computed
-from fastgaze.pruning.widths import Width, plain
+from fastgaze.pruning.layers import kinds, norms
+from fastgaze.pruning.layers.attention import SOURCES, AttentionIn, AttentionOut, NarrowAttention
+from fastgaze.pruning.layers.handmade import Handmade, Weight, weight_of
+from fastgaze.pruning.layers.layer import Images, Layer
+from fastgaze.pruning.layers.weights import is_computed
+from fastgaze.pruning.tracing.operations import RULES, blocks, follow, pointwise
+from fastgaze.pruning.tracing.tracer import NOTHING, Call, Rule
+from fastgaze.pruning.tracing.widths import Width, plain
 
 
 def module_rule(module: nn.Module, args: tuple[object, ...] = ()) -> Rule | None:

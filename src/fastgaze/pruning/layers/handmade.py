@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastgaze.pruning.layers import Layer, Position, Slicer, norms_of_rows, zeroed
+from fastgaze.pruning.layers.layer import Layer, Position, Slicer, norms_of_rows, zeroed
 
 WIDTHS = {"rows": ("out_channels", "out_features"), "columns": ("in_channels", "in_features")}
 
