@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fastgaze.core.errors import ArgumentError
-from fastgaze.training.stream import Batch, Stream, in_order, sharpened
+from fastgaze.training.stream import Batch, Stream, in_order
 from tests.training.helpers import source
 
 
@@ -84,25 +84,3 @@ def test_in_order_gives_every_item_once() -> None:
 def test_empty_sources_are_refused() -> None:
     with pytest.raises(ArgumentError, match="at least one source"):
         Stream([], batch=4, seed=0, flips=False)
-
-
-def test_sharpening_scales_what_a_soft_copy_lacks() -> None:
-    image = torch.zeros(1, 1, 5, 5)
-    image[0, 0, 2, 2] = 16
-    soft = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]])
-    twice = sharpened(image, torch.tensor([1.0]))[0, 0]
-    assert torch.allclose(twice[1:4, 1:4], 2 * image[0, 0, 1:4, 1:4] - soft)
-    assert torch.allclose(sharpened(image, torch.tensor([0.0])), image)
-    flat = torch.full((1, 3, 4, 6), 7.0)
-    assert torch.allclose(sharpened(flat, torch.tensor([3.0])), flat)
-
-
-def test_images_of_a_batch_are_sharpened_by_amounts_of_their_own() -> None:
-    plain, sharp = (Stream([source()], batch=4, seed=1, flips=True, sharpen=amount) for amount in (0.0, 2.0))
-    before, after = plain.batch(3), sharp.batch(3)
-    assert torch.equal(before.targets, after.targets)
-    unit = sharpened(before.inputs, torch.ones(4)) - before.inputs
-    amounts = ((after.inputs - before.inputs) * unit).sum((1, 2, 3)) / unit.square().sum((1, 2, 3))
-    assert torch.allclose(after.inputs, sharpened(before.inputs, amounts), atol=1e-4)
-    assert 0 < amounts.min() < amounts.max() < 2
-    assert torch.equal(torch.cat([sharp.batch(3, rank, 2).inputs for rank in (0, 1)]), after.inputs[[0, 2, 1, 3]])

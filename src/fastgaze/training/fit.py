@@ -49,8 +49,6 @@ class FitSettings:
     validate_every, patience: in steps, and validations without improvement before the run stops.
     precision: ``bf16`` autocast where the machine computes in it, or ``fp32``.
     flips: mirror half of the images.
-    sharpen: most of the difference from a soft copy that is added to an image, a random share of it each time; for a
-        model that gets pictures which were scaled once, from training images that were scaled before.
     scale: of the images' sides before the network sees them, for a model that is to work at a smaller size.
     average: decay of the running mean of parameters that is validated and kept; 0 keeps the parameters themselves.
     save_seconds: time between two states to continue from.
@@ -69,7 +67,6 @@ class FitSettings:
     patience: int = 20
     precision: Literal["bf16", "fp32"] = "bf16"
     flips: bool = True
-    sharpen: float = 0.0
     scale: float = 1.0
     average: float = 0.0
     seed: int = 0
@@ -78,8 +75,6 @@ class FitSettings:
     def __post_init__(self) -> None:
         check_positive("learning_rate", self.learning_rate)
         check_positive("scale", self.scale)
-        if not 0 <= self.sharpen < math.inf:
-            raise ArgumentError(f"sharpen = {self.sharpen} is not a number of at least 0")
         if not 0 <= self.trunk_rate < math.inf:
             raise ArgumentError(f"trunk_rate = {self.trunk_rate} is not a number of at least 0")
 
@@ -200,7 +195,7 @@ class Fit:
         self.model = channels_last(model.to(device()))
         self._watched = watched or {}
         self.settings, self.validation, self.folder = settings, validation, folder
-        self._stream = Stream(sources, settings.batch, settings.seed, settings.flips, settings.sharpen)
+        self._stream = Stream(sources, settings.batch, settings.seed, settings.flips)
         self._optimizer = make_optimizer(model, settings)
         self._save_best = save_best
         self._mean = {name: p.detach().clone() for name, p in self._trained()} if settings.average else {}

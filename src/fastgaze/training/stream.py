@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import avg_pool2d, pad
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.training.datasets import PreparedSet, normalise
@@ -85,10 +84,10 @@ class Stream:
     """An endless, reproducible sequence of batches from weighted sources.
 
     Sources of different sizes do not mix in one batch: each batch comes from the sources of one size, drawn
-    in proportion to the weight of that size. ``flips`` and ``sharpen`` are those of ``FitSettings``.
+    in proportion to the weight of that size.
     """
 
-    def __init__(self, sources: Sequence[Source], batch: int, seed: int, flips: bool, sharpen: float = 0.0) -> None:
+    def __init__(self, sources: Sequence[Source], batch: int, seed: int, flips: bool) -> None:
         if not sources or any(len(source) == 0 or source.weight <= 0 for source in sources):
             raise ArgumentError("a stream needs at least one source, each with images and a weight above 0")
         sizes: dict[tuple[int, ...], list[Source]] = {}
@@ -97,18 +96,13 @@ class Stream:
         self._groups = list(sizes.values())
         self._turns = _Rota([sum(source.weight for source in group) for group in self._groups])
         self._rotas = [_Rota([source.weight for source in group]) for group in self._groups]
-        self._batch, self._seed, self._flips, self._sharpen = batch, seed, flips, sharpen
+        self._batch, self._seed, self._flips = batch, seed, flips
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Batch:
         """The batch of a step; with several processes, the part that ``rank`` of ``world`` computes."""
         items = self._items(step)[rank::world]
-        random = np.random.default_rng((self._seed, step))
-        flips = random.random(self._batch)[rank::world] < 0.5 * self._flips
-        batch = _collate([_item(source, index, flip) for (source, index), flip in zip(items, flips, strict=True)])
-        if not self._sharpen:
-            return batch
-        amounts = self._sharpen * random.random(self._batch)[rank::world]
-        return replace(batch, inputs=sharpened(batch.inputs, torch.from_numpy(amounts).float()))
+        flips = np.random.default_rng((self._seed, step)).random(self._batch)[rank::world] < 0.5 * self._flips
+        return _collate([_item(source, index, flip) for (source, index), flip in zip(items, flips, strict=True)])
 
     def prefetched(self, first: int, last: int, rank: int = 0, world: int = 1) -> Generator[Batch, None, None]:
         """Batches of the steps from ``first`` to before ``last``, each made while the one before it is used."""
@@ -129,15 +123,6 @@ class Stream:
             epoch, index = divmod(position, len(source))
             items.append((source, int(_permutation(self._seed, g, s, epoch, len(source))[index])))
         return items
-
-
-def sharpened(images: Tensor, amounts: Tensor) -> Tensor:
-    """Images (N, C, H, W), each with its difference from a soft copy added ``amounts`` (N,) times.
-
-    The soft copy is that of the binomial filter (1, 2, 1) / 4 along both axes: two means of two by two pixels.
-    """
-    soft = avg_pool2d(avg_pool2d(pad(images, (1, 1, 1, 1), mode="replicate"), 2, stride=1), 2, stride=1)
-    return torch.lerp(soft, images, 1 + amounts[:, None, None, None])
 
 
 class _Rota:
