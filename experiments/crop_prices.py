@@ -12,19 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from experiments.common import DOCS, RESULTS, about, make_parser, parse, write_record
 from experiments.crops import informed, judged_heads, read_parts, score
 from experiments.faces import CHOSEN, Photo
 from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
-from fastgaze.runtime.crop import HEAD, Integral
-from fastgaze.runtime.headroom import Head, find_heads, head_map
+from fastgaze.runtime.crop import HEAD
+from fastgaze.runtime.headroom import Head, contents, find_heads
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.zoo import models
 
-PRICES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.55)
+PRICES = (0.0, 0.1, 0.2, 0.3, HEAD, 0.55)
 RATIOS = ("2:1", "16:9", "1:1")
 MAPS = {"ours": "our map", "judge": "the judge's heads"}
 PAGE = DOCS / "crops.md"
@@ -58,8 +56,8 @@ def _priced(model: Predictor, photo: Photo) -> dict[tuple[str, float], dict[str,
     """Where the windows begin, by kind of heads and price. The price of a head is that of all heads times its weight,
     so other weights do for other prices."""
     gaze = model.predict(photo.path)
-    integral = Integral(np.exp(gaze.grid), gaze.picture_size)
-    kinds = {"ours": find_heads(head_map(open_picture(photo.path))), "judge": judged_heads(photo)}
+    integral = gaze._kept
+    kinds = {"ours": find_heads(contents(open_picture(photo.path)).heads), "judge": judged_heads(photo)}
     return {
         (kind, price): informed(integral, photo, weighed(heads, price / HEAD))
         for kind, heads in kinds.items()

@@ -13,7 +13,8 @@ with the judge's own heads in place of our map: what a map without an error woul
 Pictures are split by a hash of their name (``faces.part_of``): the map of heads learned from some, the constants of
 ``runtime.headroom`` and ``runtime.crop`` were chosen on others, and these are neither. docs/crops.md says what has been
 scored on them before. The bundled models learned from most of OSIE, which makes the fixations kept there kinder than on
-pictures of your own; those of SALICON's validation set they have not seen.
+pictures of your own; those of SALICON's validation set they have not seen, and of UEyes only screens are used that were
+kept out of training.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from experiments.faces import ABOVE, BELOW, BESIDE, LEAST, REPORTED, Part, Photo
 from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.sizes import Size
+from fastgaze.data.fixations import held_out
 from fastgaze.evaluation.audit import wilson
 from fastgaze.runtime.crop import Integral, parse_ratio, window_size, worth_of_places
 from fastgaze.runtime.gazemap import GazeMap
@@ -43,7 +45,8 @@ from fastgaze.runtime.zoo import models
 
 FOLDER = RUNS / "crops"
 RATIOS = ("3:1", "2:1", "16:9", "4:3", "1:1", "4:5", "3:4", "9:16")
-KEPT = {"osie": "OSIE", "salicon-val": "SALICON"}
+SCREENS = "ueyes"
+KEPT = {"osie": "OSIE", "salicon-val": "SALICON", SCREENS: "UEyes (screens)"}
 PAGE = DOCS / "crops.md"
 _NODE = """
 const sharp = require('sharp'), smartcrop = require('smartcrop-sharp'), fs = require('fs');
@@ -103,9 +106,11 @@ def compare(options: argparse.Namespace) -> None:
 
 def read_parts(data: Path, part: Part) -> dict[str, list[Photo]]:
     """Pictures whose heads and fixations count, and more of which only the head does: heads are rare, and every model
-    learned from those."""
+    learned from those. Of screens, only the fixations on those count that no model learned from."""
     photos = {name: read_photos(data, name, part) for name in (*KEPT, "salicon-train")}
     photos["heads"] = [photo for photo in photos.pop("salicon-train") if photo.face]
+    kept_out = held_out([photo.path.stem for photo in photos[SCREENS]])
+    photos[SCREENS] = [photo for photo, out in zip(photos[SCREENS], kept_out, strict=True) if out]
     return {name: sorted(some, key=lambda photo: photo.path) for name, some in photos.items()}
 
 
@@ -145,12 +150,7 @@ def _central(photo: Photo) -> dict[str, float]:
 def _ours(model: Predictor, photo: Photo) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """By attention alone, with the heads of our map, and with the one that the judge counts: a perfect map's."""
     gaze = model.predict(photo.path)
-    blind = GazeMap.from_log_density(gaze.grid)
-    return _starts(blind, photo), _starts(gaze, photo), _informed(gaze, photo)
-
-
-def _informed(gaze: GazeMap, photo: Photo) -> dict[str, float]:
-    return informed(Integral(np.exp(gaze.grid), gaze.picture_size), photo, judged_heads(photo))
+    return informed(gaze._kept, photo, []), _starts(gaze, photo), informed(gaze._kept, photo, judged_heads(photo))
 
 
 def judged_heads(photo: Photo) -> list[Head]:
@@ -225,15 +225,15 @@ def score(
     """One cropper at one ratio."""
     damaged = [
         hurt
-        for some in photos.values()
+        for name, some in photos.items()
         for photo in some
-        if (hurt := _harm(photo, ratio, _start(starts, photo, ratio))) is not None
+        if name != SCREENS and (hurt := _harm(photo, ratio, _start(starts, photo, ratio))) is not None
     ]
     row: dict[str, Any] = {"cropper": cropper, "ratio": ratio, "heads": len(damaged)}
     row["damaged"] = sum(hurt.head for hurt in damaged)
     row["damaged_interval"] = wilson(row["damaged"], len(damaged))
     row["face_cut"] = sum(hurt.face for hurt in damaged)
-    for name in KEPT:
+    for name in (name for name in KEPT if photos[name]):
         pairs = np.array([_kept(photo, ratio, _start(starts, photo, ratio)) for photo in photos[name]])
         row[f"kept_{name}"] = float(pairs[:, 0].mean() / pairs[:, 1].mean())
         row[f"kept_{name}_interval"] = _bootstrapped(pairs)

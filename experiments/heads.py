@@ -35,7 +35,7 @@ from fastgaze.runtime.card import IMAGENET_MEAN, IMAGENET_STD, WorkingSize, with
 from fastgaze.runtime.headroom import FILE
 
 TRUNK = ROOT / "checkpoints" / "litegaze-small.safetensors"
-LEARNED_FROM = ("salicon-train", "eyecrowd", "ueyes")
+PHOTOGRAPHS, SCREENS = ("salicon-train", "eyecrowd"), "ueyes"
 WORKING = WorkingSize(pixels=288 * 384, stride=32)
 # Sizes of views, and how often each is drawn: most are smaller than what the network sees later, parts of pictures in
 # which heads are as large.
@@ -43,13 +43,14 @@ _SIZES: dict[Size, float] = {(192, 256): 0.45, (256, 320): 0.35, (320, 416): 0.2
 _KEPT_STAGES = 1
 _FITTED = {"above": 0.4, "beside": 0.1, "below": 0.05}
 _SMALLEST = 0.09
-_READOUT = (32, 4)
+_READOUT = (32, 8)
 _SHARPEN = 1.5
+_KIND = 0.1
 _BATCH, _RATE, _TRUNK_SHARE, _DECAY = 24, 3e-3, 0.3, 0.02
 _NOTED = 100
-Batch = tuple[Tensor, Tensor, Tensor]
-"""Views (n, 3, h, w), normalised, and for their cells of stride 8 the share that lies in a head and whether that is
-known, both (n, h / 8, w / 8)."""
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Views (n, 3, h, w), normalised; for their cells of stride 8 the share that lies in a head and whether that is known,
+both (n, h / 8, w / 8); and whether each is a part of a screen, (n,)."""
 
 
 @dataclass(frozen=True)
@@ -109,25 +110,35 @@ class View:
         return Face(left, (face.top - self.top) / height, size, face.height / height, face.sure)
 
 
-def batches(photos: Sequence[Photo], rng: np.random.Generator) -> Iterator[Batch]:
-    """Views without end, of one size in a batch; every second one is of a picture with large heads."""
+def batches(photos: Sequence[Photo], screens: Sequence[Photo], rng: np.random.Generator) -> Iterator[Batch]:
+    """Views without end, of one size in a batch: half of them of photographs with large heads, one in six of a screen,
+    and one of nothing."""
     with_heads = [photo for photo in photos if any(map(_is_large, photo.faces))]
     without = [photo for photo in photos if not any(map(_is_large, photo.faces))]
-    turns = [_shuffled(with_heads, rng), _shuffled(without, rng)]
+    turns = [_shuffled(some, rng) for some in (with_heads, without, with_heads, without, with_heads, screens)]
+    kinds = torch.tensor([float(number % len(turns) == len(turns) - 1) for number in range(_BATCH)])
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
     sizes = list(_SIZES)
     while True:
         size = sizes[rng.choice(len(sizes), p=list(_SIZES.values()))]
         rows = []
         for number in range(_BATCH):
-            photo = next(turns[number % 2])
+            photo = next(turns[number % len(turns)])
             pixels = torch.from_numpy(np.array(open_picture(photo.path).rgb())).permute(2, 0, 1)
             view = View.drawn(rng, [face for face in photo.faces if face.sure > SURE])
             target = _target([view.face(face) for face in photo.faces], (size[0] // 8, size[1] // 8))
             rows.append(((view.seen(pixels, size, rng) - mean) / std, *target))
+        rows[0] = ((_plain(size, rng) - mean) / std, torch.zeros_like(rows[0][1]), torch.ones_like(rows[0][2]))
         images, targets, known = (torch.stack(column) for column in zip(*rows, strict=True))
         amounts = rng.uniform(-_SHARPEN, _SHARPEN, _BATCH).clip(0)
-        yield _sharpened(images, torch.from_numpy(amounts).float()), targets, known
+        yield _sharpened(images, torch.from_numpy(amounts).float()), targets, known, kinds
+
+
+def _plain(size: Size, rng: np.random.Generator) -> Tensor:
+    """RGB 0..1 (3, *size) from one colour to another, often nearly the same: a picture without anything in it."""
+    start, end = (torch.tensor(rng.uniform(0, 1, (3, 1, 1)), dtype=torch.float32) for _ in range(2))
+    slope = float(rng.choice([0.0, 0.1, 1.0])) * torch.linspace(0, 1, size[1]).expand(1, *size)
+    return start + (end - start) * slope
 
 
 def _sharpened(images: Tensor, amounts: Tensor) -> Tensor:
@@ -152,8 +163,9 @@ def fit(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     model = _untrained(options.trunk)
-    photos = [photo for name in LEARNED_FROM for photo in read_photos(options.data, name, LEARNED)]
-    print(f"{len(photos)} pictures", flush=True)
+    photos = [photo for name in PHOTOGRAPHS for photo in read_photos(options.data, name, LEARNED)]
+    screens = read_photos(options.data, SCREENS, LEARNED)
+    print(f"{len(photos)} photographs, {len(screens)} screens", flush=True)
     trunk = model.trunk
     assert isinstance(trunk, LiteNet)
     early = nn.Sequential(trunk.stem, trunk.first, *trunk.stages[:_KEPT_STAGES]).requires_grad_(False)
@@ -164,12 +176,14 @@ def fit(options: argparse.Namespace) -> None:
     rates = [_RATE, _TRUNK_SHARE * _RATE]
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=options.steps, pct_start=0.1)
     losses = []
-    for step, (images, targets, known) in zip(range(1, options.steps + 1), batches(photos, rng), strict=False):
+    views = batches(photos, screens, rng)
+    for step, (images, targets, known, kinds) in zip(range(1, options.steps + 1), views, strict=False):
         with torch.autocast("cpu", torch.bfloat16):
             maps = early(images.contiguous(memory_format=torch.channels_last))
             quarters = model.readout(trunk.late(maps, _KEPT_STAGES))
-        logits = F.pixel_shuffle(quarters.float(), 2)[:, 0]
-        loss = F.binary_cross_entropy_with_logits(logits, targets, known)
+        heads, screen = F.pixel_shuffle(quarters.float(), 2).unbind(1)
+        loss = F.binary_cross_entropy_with_logits(heads, targets, known)
+        loss = loss + _KIND * F.binary_cross_entropy_with_logits(screen, kinds[:, None, None].expand_as(screen))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -177,7 +191,7 @@ def fit(options: argparse.Namespace) -> None:
         losses.append(loss.item())
         if step % _NOTED == 0 or step == options.steps:
             print(f"step {step}: loss {np.mean(losses[-_NOTED:]):.4f}", flush=True)
-            _write(model, len(photos), options.out)
+            _write(model, len(photos) + len(screens), options.out)
 
 
 def _untrained(trunk: Path) -> GazeModel:
@@ -232,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Fit."""
     parser = make_parser(__doc__, __file__, out=FILE)
     parser.add_argument("--trunk", type=Path, default=TRUNK, help="the checkpoint whose trunk is tuned")
-    parser.add_argument("--steps", type=int, default=4800, help="steps of the training")
+    parser.add_argument("--steps", type=int, default=2600, help="steps of the training")
     fit(parse(parser, arguments))
 
 

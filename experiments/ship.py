@@ -16,7 +16,7 @@ import argparse
 import json
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from experiments import common, readme, scoring
 from experiments.common import CONFIGS, ROOT
@@ -38,17 +39,21 @@ from fastgaze.evaluation.calibrate import fitted_temperature
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.onnx.write import Facts, export_int8, export_onnx
-from fastgaze.runtime.card import ModelCard, with_card
+from fastgaze.runtime.card import Kinds, ModelCard, parse_card, with_card
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.zoo import BUNDLED, write_index
 from fastgaze.training.datasets import dataset_center_bias
 
 TRAINED_ON = ("salicon/train", "osie", "eyecrowd", "ueyes")
+SCREENS = "ueyes"
 DATA = "SALICON (train); OSIE, EyeCrowd, UEyes without the tenth kept out; ImageNet weights of the trunk"
 INT8_LOSS = 0.01  # bits of log-likelihood on SALICON val that an int8 file may lose and still ship
 MOST_BYTES = 12_000_000  # of all bundled files together
 BITS = "log_likelihood_bits"
 IN_CATEGORIES = ("auc", "nss", BITS, "information_gain")
+
+
+Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -63,23 +68,31 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What all models need. bias: the centre bias they ship with. calibration: image files for int8."""
+    """What all models need. bias, kinds: the centre biases they ship with. calibration: image files for int8."""
 
     data: Path
     limit: int | None
-    bias: torch.Tensor
+    bias: Array
+    kinds: Kinds
     calibration: list[Path]
 
 
-def mean_center_bias(data: Path) -> torch.Tensor:
-    """Log of the mean density of the training sets' centre biases, faded at the border; no held-out image counts."""
+def center_biases(data: Path) -> tuple[Array, Kinds]:
+    """That of a picture of any kind, the mean over the training sets, and those of photographs and screens.
+
+    Means are means of densities; all fade at the border, and no image that is kept out of training counts.
+    """
     sets = {name: formats.load("npz", data / name) for name in TRAINED_ON}
     for scored in SETS.values():
         if scored.kept_out:
             sets[scored.folder] = sets[scored.folder].subset(~held_out(sets[scored.folder].names))
-    biases = [dataset_center_bias(fixations) for fixations in sets.values()]
-    mean = np.log(np.mean([np.exp(bias) for bias in biases], axis=0))
-    return torch.from_numpy(fade_border(mean))
+    biases = {name: dataset_center_bias(fixations) for name, fixations in sets.items()}
+
+    def mean(names: Sequence[str]) -> Array:
+        return fade_border(np.log(np.mean([np.exp(biases[name]) for name in names], axis=0)))
+
+    photographs = [name for name in TRAINED_ON if name != SCREENS]
+    return mean(TRAINED_ON), Kinds(mean(photographs), mean([SCREENS]))
 
 
 def score(path: Path, name: str, inputs: Inputs) -> dict[str, Any]:
@@ -119,8 +132,8 @@ def ship(name: str, entry: Model, inputs: Inputs) -> list[str]:
     """Write ``NAME.onnx`` and, if it holds and helps, ``NAME.int8.onnx`` into the package; returns their names."""
     print(name, flush=True)
     model, record = load_gaze_model(ROOT / entry.checkpoint)
-    model.tail.center_bias.copy_(inputs.bias)
-    facts = replace(Facts.of(name, record, entry.pixels), data=DATA, seen_pixels=entry.seen)
+    model.tail.center_bias.copy_(torch.from_numpy(inputs.bias))
+    facts = replace(Facts.of(name, record, entry.pixels), data=DATA, seen_pixels=entry.seen, kinds=inputs.kinds)
     with tempfile.TemporaryDirectory() as folder:
         draft, small = Path(folder) / f"{name}.onnx", Path(folder) / f"{name}.int8.onnx"
         card = export_onnx(model, draft, facts)
@@ -137,6 +150,15 @@ def ship(name: str, entry: Model, inputs: Inputs) -> list[str]:
             return [draft.name]
         publish(small, card, reduced | {each: score(small, each, inputs) for each in SHIPPED[1:]})
         return [draft.name, small.name]
+
+
+def write_biases(inputs: Inputs) -> None:
+    """Give the bundled files the centre biases of today; their scores have those of the sets, and stay."""
+    for path in BUNDLED.glob("*.onnx"):
+        content = path.read_bytes()
+        card = replace(parse_card(content, path.name), center_bias=inputs.bias, kinds=inputs.kinds)
+        with replacing(path) as part:
+            part.write_bytes(with_card(content, card))
 
 
 def time_share(file: Path, other: Path, rounds: int = 15) -> float:
@@ -157,6 +179,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.make_parser(__doc__, __file__)
     parser.add_argument("--models", type=Path, default=CONFIGS / "ship.toml", help="the default, and each checkpoint")
     parser.add_argument("--only", nargs="*", help="names to ship; all by default")
+    parser.add_argument("--biases", action="store_true", help="write the centre biases alone into the bundled files")
     parser.add_argument("--limit", type=int, help="score only this many images of each set, evenly spread")
     return parser
 
@@ -167,24 +190,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = tomllib.loads(options.models.read_text())
     entries = {name: Model(**entry) for name, entry in wanted["models"].items()}
     calibration = sorted((options.data / "salicon/train/images").glob("*.webp"))[::80]
-    inputs = Inputs(options.data, options.limit, mean_center_bias(options.data), calibration)
-    BUNDLED.mkdir(exist_ok=True)
-    shipped = [
-        file
-        for name, entry in entries.items()
-        if not options.only or name in options.only
-        for file in ship(name, entry, inputs)
-    ]
-    for path in BUNDLED.glob("*.onnx"):
-        name = path.name.split(".")[0]
-        left = name not in entries or (path.name not in shipped and (not options.only or name in options.only))
-        if left:
-            path.unlink()
+    inputs = Inputs(options.data, options.limit, *center_biases(options.data), calibration)
+    if options.biases:
+        write_biases(inputs)
+    else:
+        ship_all(entries, inputs, options.only)
     write_index(BUNDLED, wanted["default"])
     print(json.dumps({path.name: path.stat().st_size for path in sorted(BUNDLED.glob("*.onnx"))}, indent=2))
     readme.main([])
     if (total := bundled_bytes()) > MOST_BYTES:
         raise SystemExit(f"the bundled models have {total:,} bytes together, more than {MOST_BYTES:,}")
+
+
+def ship_all(entries: Mapping[str, Model], inputs: Inputs, only: Collection[str] | None) -> None:
+    """Ship every entry, or ``only`` some, and remove the files of models that are no longer listed."""
+    BUNDLED.mkdir(exist_ok=True)
+    shipped = [
+        file for name, entry in entries.items() if not only or name in only for file in ship(name, entry, inputs)
+    ]
+    for path in BUNDLED.glob("*.onnx"):
+        name = path.name.split(".")[0]
+        left = name not in entries or (path.name not in shipped and (not only or name in only))
+        if left:
+            path.unlink()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def test_the_judged_faces_are_kept_with_the_repository() -> None:
         "salicon-val": 800,
         "eyecrowd": 500,
         "salicon-train": 9995,
+        "ueyes": 1418,
     }
     faces = np.array([face for pictures in found.values() for some in pictures.values() for face in some])
     assert (faces[:, 2:4] > 0).all()
@@ -37,7 +38,7 @@ def test_every_picture_is_for_one_thing() -> None:
     parts = {name: Counter(part_of(name, stem) for stem in pictures) for name, pictures in read_faces().items()}
     assert set(parts) == set(SETS)
     assert parts["osie"].keys() == parts["salicon-val"].keys() == {CHOSEN, REPORTED}
-    assert parts["eyecrowd"].keys() == {LEARNED, REPORTED}
+    assert parts["eyecrowd"].keys() == parts["ueyes"].keys() == {LEARNED, REPORTED}
     assert parts["salicon-train"][LEARNED] > 7 * parts["salicon-train"][CHOSEN]
     assert parts["salicon-train"][REPORTED] > 900
 
@@ -56,11 +57,15 @@ def test_a_view_stays_inside_its_picture_and_knows_where_the_face_is(seed: int) 
 
 def test_heads_are_marked_where_they_are_seen() -> None:
     plain = Photo(EXAMPLES / "coffee.jpg", (400, 600), (), np.zeros((0, 2)))
-    images, targets, known = next(batches([PHOTO, plain], np.random.default_rng(0)))
+    images, targets, known, kinds = next(batches([PHOTO, plain], [plain], np.random.default_rng(0)))
     assert targets.shape == known.shape == (len(images), images.shape[2] // 8, images.shape[3] // 8)
     assert targets[1::2].max() == 0
-    assert (targets[0::2].amax((1, 2)) > 0.9).float().mean() > 0.8
+    assert (targets[2::2].amax((1, 2)) > 0.9).float().mean() > 0.8
     assert torch.isfinite(images).all()
+    # One view in six is of a screen, and the first of nothing: it has no rows that differ.
+    assert kinds.tolist() == [0, 0, 0, 0, 0, 1] * (len(images) // 6)
+    assert torch.equal(images[0], images[0][:, :1].expand_as(images[0]))
+    assert targets[0].max() == 0
 
 
 def test_a_head_is_kept_from_some_price_on() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastgaze.core.errors import ModelError
-from fastgaze.runtime.card import ModelCard, WorkingSize, identity, parse_card, read_card, with_card
+from fastgaze.runtime.card import Kinds, ModelCard, WorkingSize, identity, parse_card, read_card, with_card
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.zoo import BUNDLED, models, write_index, write_times
 
@@ -47,6 +47,29 @@ def test_a_card_survives_json() -> None:
     again = ModelCard.from_json(json.loads(json.dumps(CARD.to_json())))
     assert np.array_equal(again.center_bias, CARD.center_bias)
     assert again.to_json() == CARD.to_json()
+
+
+def test_centre_biases_of_both_kinds_survive_json_and_have_one_size() -> None:
+    rng = np.random.default_rng(0)
+    photograph, screen = (rng.normal(size=(48, 64)).astype(np.float32) for _ in range(2))
+    card = replace(CARD, kinds=Kinds(photograph, screen))
+    document = json.loads(json.dumps(card.to_json()))
+    again = ModelCard.from_json(document).kinds
+    assert again is not None
+    assert np.array_equal(again.photograph, photograph)
+    assert np.array_equal(again.screen, screen)
+    assert card.numerics == CARD.numerics  # maps are the same, only crops differ
+    document["kinds"]["screen"] = replace(CARD, center_bias=screen[:4]).to_json()["center_bias"]
+    with pytest.raises(ModelError, match="different sizes"):
+        ModelCard.from_json(document)
+
+
+def test_the_bias_of_a_picture_of_unknown_kind_is_that_of_the_mean_density() -> None:
+    photograph, screen = (np.log(np.array([values], np.float32)) for values in ((0.1, 0.9), (0.7, 0.3)))
+    kinds = Kinds(photograph, screen)
+    np.testing.assert_allclose(np.exp(kinds.center_bias(0.25)), [[0.25, 0.75]], rtol=1e-5)
+    np.testing.assert_allclose(np.exp(kinds.center_bias(0)), np.exp(photograph), atol=0.01)
+    np.testing.assert_allclose(np.exp(kinds.center_bias(1)), np.exp(screen), atol=0.01)
 
 
 @pytest.mark.parametrize("key", [key for key in CARD.to_json() if key != "format"])

@@ -110,7 +110,7 @@ def test_a_shipped_centre_bias_does_not_know_what_is_kept_out(tmp_path: Path) ->
         kept.append(data if folder.name == "train" else data.subset(~held_out(data.names)))
     assert min(map(len, kept[1:])) < 20
     mean = np.mean([np.exp(dataset_center_bias(data)) for data in kept], axis=0)
-    np.testing.assert_allclose(ship.mean_center_bias(tmp_path), fade_border(np.log(mean)), rtol=1e-5)
+    np.testing.assert_allclose(ship.center_biases(tmp_path)[0], fade_border(np.log(mean)), rtol=1e-5)
 
 
 def test_targets_mix_teacher_and_fixations_and_sum_to_one(config: Config) -> None:

@@ -145,7 +145,7 @@ def fitted_temperature(predictor: Predictor, data: FixationSet, chosen: Iterable
     """
     bias = fit_center_bias(np.sum([data.counts(i, GRID) for i in range(len(data))], axis=0))
     looked = [_look(predictor, data, int(i)) for i in chosen if data.inside(int(i)).any()]
-    study = _Study(looked, replace(predictor.card, center_bias=bias))
+    study = _Study(looked, replace(predictor.card, center_bias=bias, kinds=None))
     return study.fit(("temperature",), study.everyone).temperature / predictor.card.temperature
 
 

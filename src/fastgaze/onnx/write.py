@@ -28,7 +28,7 @@ from fastgaze.core.spec import spec_to_json
 from fastgaze.networks import GazeModel, TrainingRecord
 from fastgaze.onnx.layers import graph_layers
 from fastgaze.onnx.pad import padded
-from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
+from fastgaze.runtime.card import KEY, Kinds, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.resize import prepare
@@ -60,6 +60,7 @@ class Facts:
     licence: str = "Apache-2.0"
     working_size: WorkingSize = field(default_factory=WorkingSize)
     seen_pixels: int = 0
+    kinds: Kinds | None = None
 
     @classmethod
     def of(cls, name: str, record: TrainingRecord, pixels: int | None = None) -> "Facts":
@@ -126,6 +127,7 @@ def make_card(model: GazeModel, facts: Facts) -> ModelCard:
         center_bias=model.tail.center_bias.detach().cpu().numpy().astype(np.float32),
         working_size=replace(facts.working_size, stride=model.stride),
         seen_pixels=facts.seen_pixels,
+        kinds=facts.kinds,
         scores=facts.scores,
         data=facts.data,
         licence=facts.licence,

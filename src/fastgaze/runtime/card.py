@@ -34,6 +34,7 @@ REFERENCE: Size = (480, 640)
 _MOST_SIGMA = 1e4
 _TEMPERATURES = (0.01, 100.0)
 _LEAST_STD = 1e-6
+_DOUBT = 0.01  # how sure one can be of the kind of a picture
 _MOST_WORKING_PIXELS = 16_000_000
 # How ONNX names a separate file that holds weights: the first field of an entry, eight bytes long.
 _EXTERNAL = b"\x0a\x08location\x12"
@@ -41,6 +42,25 @@ _EXTERNAL = b"\x0a\x08location\x12"
 _COMPUTING_FIELDS = (7, 8, 25)
 # ModelProto.metadata_props and the key and value of its StringStringEntryProto.
 _METADATA_FIELD, _KEY_FIELD, _VALUE_FIELD = 14, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Where people look by habit in the two kinds of pictures: log densities, float32 (h, w), natural log.
+
+    In photographs it is the middle, on screens and other designs the top left, where one begins to read.
+    """
+
+    photograph: npt.NDArray[np.float32]
+    screen: npt.NDArray[np.float32]
+
+    def center_bias(self, screen: float) -> npt.NDArray[np.float64]:
+        """That of a picture which is a screen with the probability ``screen``: log of the mean density, (h, w)."""
+        sure = min(max(screen, _DOUBT), 1 - _DOUBT)
+        bias: npt.NDArray[np.float64] = np.logaddexp(
+            math.log1p(-sure) + self.photograph.astype(np.float64), math.log(sure) + self.screen.astype(np.float64)
+        )
+        return bias
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,8 @@ class ModelCard:
     """Standard deviation of the blur, in pixels of the working size."""
     center_bias: npt.NDArray[np.float32]
     """Log density (natural log) on a fixed grid, (48, 64)."""
+    kinds: Kinds | None = None
+    """Centre biases of photographs and screens, of which ``center_bias`` is a mean: crops know which one to use."""
     temperature: float = 1.0
     """Factor on the log density before the centre bias is added; below 1 for a network that is too sure of itself."""
     maps: int = 0
@@ -143,6 +165,7 @@ class ModelCard:
             "sigma": self.sigma,
             **({} if self.temperature == 1 else {"temperature": self.temperature}),
             "center_bias": _pack(self.center_bias),
+            **({} if self.kinds is None else {"kinds": _pack_kinds(self.kinds)}),
             "scores": dict(self.scores),
             "data": self.data,
             "licence": self.licence,
@@ -170,6 +193,7 @@ class ModelCard:
                 sigma=float(document["sigma"]),
                 temperature=float(document.get("temperature", 1.0)),
                 center_bias=_unpack(document["center_bias"]),
+                kinds=_unpack_kinds(document["kinds"]) if "kinds" in document else None,
                 scores=document["scores"],
                 data=str(document["data"]),
                 licence=str(document["licence"]),
@@ -312,6 +336,17 @@ def _triple(values: Iterable[float]) -> tuple[float, float, float]:
 def _pack(array: npt.NDArray[np.float32]) -> dict[str, Json]:
     data = np.ascontiguousarray(array, dtype="<f4").tobytes()
     return {"size": list(array.shape), "dtype": "float32", "data": base64.b64encode(data).decode("ascii")}
+
+
+def _pack_kinds(kinds: Kinds) -> dict[str, Json]:
+    return {"photograph": _pack(kinds.photograph), "screen": _pack(kinds.screen)}
+
+
+def _unpack_kinds(packed: Document) -> Kinds:
+    kinds = Kinds(_unpack(packed["photograph"]), _unpack(packed["screen"]))
+    if kinds.photograph.shape != kinds.screen.shape:
+        raise ValueError("the centre biases of photographs and screens have different sizes")
+    return kinds
 
 
 def _unpack(packed: Document) -> npt.NDArray[np.float32]:

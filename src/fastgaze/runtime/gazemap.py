@@ -8,7 +8,7 @@ made when it is first used.
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -29,7 +29,7 @@ from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
 from fastgaze.runtime import notebook, render
 from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
 from fastgaze.runtime.cutting import Cut, Cutter
-from fastgaze.runtime.headroom import head_map
+from fastgaze.runtime.headroom import Contents, contents
 from fastgaze.runtime.peaks import Peak, find_peaks
 from fastgaze.runtime.regions import FIXATIONS, RegionAttention, attention
 
@@ -66,12 +66,17 @@ class GazeMap:
         center_bias: str = "model",
         picture: Picture | None = None,
         clock: Clock | None = None,
+        of_kind: Callable[[float], LogDensity] | None = None,
     ) -> None:
-        """size: of the map, that of the picture by default. clock: of the steps that led here."""
+        """size: of the map, that of the picture by default. clock: of the steps that led here.
+
+        of_kind: the log density of the same picture if it is a screen with a given probability; without it, crops go by
+        the map as it is.
+        """
         self.model, self.center_bias = model, center_bias
         self.picture_size = picture_size
         self._asked, self._field, self._picture = checked_size(size), field, picture
-        self._clock = clock or Clock()
+        self._clock, self._of_kind = clock or Clock(), of_kind
 
     @classmethod
     def from_log_density(cls, log_density: npt.ArrayLike, picture: Source | None = None, model: str = "") -> "GazeMap":
@@ -197,9 +202,12 @@ class GazeMap:
     ) -> list[Crop]:
         """The best windows of ``ratio`` (such as "16:9"), at most ``n``, best first; see ``runtime.crop``.
 
-        Boxes are in pixels of the picture and have exactly the size that ratio and scale give there.
+        Boxes are in pixels of the picture and have exactly the size that ratio and scale give there. If the model knows
+        the centre biases of photographs and of screens, the attention in them is that of this picture's kind, and not
+        exactly that of ``mass``.
         """
-        integral, heads = self._integral, self._heads
+        integral = self._kept
+        heads = None if self._contents is None else self._contents.heads
         with self._clock("describe"):
             return find_crops(integral, ratio, n, scales, heads)
 
@@ -239,9 +247,20 @@ class GazeMap:
         return Cutter(self._picture)
 
     @cached_property
-    def _heads(self) -> Array | None:
+    def _kept(self) -> Integral:
+        """The attention that crops keep, of any window: that of the map or, if the model knows the centre biases of
+        photographs and screens, with the one of this picture's kind."""
+        if self._contents is None or self._of_kind is None:
+            return self._integral
+        with self._clock("tail"):
+            grid = self._of_kind(self._contents.screen).log_density(self._grid_size)
         with self._clock("describe"):
-            return None if self._picture is None else head_map(self._picture)
+            return Integral(np.exp(grid), self.picture_size)
+
+    @cached_property
+    def _contents(self) -> Contents | None:
+        with self._clock("describe"):
+            return None if self._picture is None else contents(self._picture)
 
     def percentile(self) -> Array:
         """Share of the picture's area that is looked at less than each pixel: float32 (H, W) of ``size``, 0..1.

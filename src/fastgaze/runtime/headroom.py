@@ -1,11 +1,14 @@
-"""Where a cut would hurt: heads, from crown to chin.
+"""What a crop has to know besides attention: where a cut would hurt, and what kind of picture it is.
 
 People look at eyes and mouth, so attention alone never sees the hair, and of two windows that keep the same attention
 one may clip a crown. A small convolutional network (``bundled/parts/heads.onnx``, made by ``python -m
-experiments.heads``) says how likely each part of a picture belongs to a head. It is the trunk of a small gaze network,
-which knows what heads look like because people look at them, tuned to the heads that a face detector found in
-photographs of SALICON and EyeCrowd. Its only use is to choose among windows: it counts nobody and tells nobody apart,
-and what it finds is never shown or stored.
+experiments.heads``) says how likely each part of a picture belongs to a head, from crown to chin. It is the trunk of a
+small gaze network, which knows what heads look like because people look at them, tuned to the heads that a face
+detector found in pictures of SALICON, EyeCrowd and UEyes. Its only use is to choose among windows: it counts nobody and
+tells nobody apart, and what it finds is never shown or stored.
+
+The same network tells screens, pages and posters from photographs. By habit people look at the middle of a photograph
+and at the top left of a page; a model that predicts gaze for both expects something in between, unless it is told.
 """
 
 from collections.abc import Sequence
@@ -25,6 +28,8 @@ from fastgaze.runtime.resize import prepare
 FILE = zoo.BUNDLED / "parts" / "heads.onnx"
 LIKELY = 0.7
 """Cells of at least this value form heads."""
+OUTLINE = 0.5
+"""Where the value falls below this, a head ends: a crown or a chin in part of a cell still counts."""
 LEAST = 0.015
 """Share of the picture that all heads together must have to count in full."""
 ALONE = 4.0
@@ -50,18 +55,30 @@ class Head:
 
 
 def pixels_needed(size: Size) -> Size:
-    """(height, width) at which ``head_map`` looks at a picture of ``size``: who decodes it at least so large once does
+    """(height, width) at which ``contents`` looks at a picture of ``size``: who decodes it at least so large once does
     not have to do it again."""
     card, _ = _network()
     return card.working_size(size)
 
 
-def head_map(picture: Picture) -> Array:
-    """How likely each cell of a grid over the picture belongs to a head: float32 (h, w), 0..1."""
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What the network saw in a picture.
+
+    heads: how likely each cell of a grid over the picture belongs to a head, float32 (h, w), 0..1.
+    screen: how likely the picture is a screen, a page or a poster and not a photograph, 0..1.
+    """
+
+    heads: Array
+    screen: float
+
+
+def contents(picture: Picture) -> Contents:
+    """Look for heads, and at what kind of picture it is."""
     card, engine = _network()
     working = pixels_needed(picture.size)
-    heads: Array = engine(prepare(picture.pixels(working), working, card)[None])[0, 0]
-    return heads
+    heads, screen = engine(prepare(picture.pixels(working), working, card)[None])[0]
+    return Contents(heads, float(screen.mean()))
 
 
 @lru_cache(maxsize=1)
@@ -74,8 +91,8 @@ def find_heads(grid: Array) -> list[Head]:
     """The heads of a map (h, w), in the order of their first cells, by rows.
 
     A head is a region of cells of at least ``LIKELY`` that touch along their sides. Its edges lie where the highest
-    value of each row, or column, through the region passes ``LIKELY``: linear between the centres of cells, and on the
-    border of the picture for a region that touches it.
+    value of each row, or column, through the region and beyond it passes ``OUTLINE``: linear between the centres of
+    cells, and on the border of the picture for a head that reaches it.
     """
     regions = _regions(grid >= LIKELY)
     highest = [max(float(grid[cell]) for cell in region) for region in regions]
@@ -111,13 +128,17 @@ def _head(grid: Array, region: Sequence[Cell], weight: float) -> Head:
 
 
 def _extent(highest: Array, inside: slice) -> tuple[float, float]:
-    """Where the values (n,) of rows or columns pass ``LIKELY`` before and after those ``inside``, in shares of n."""
+    """Where the values (n,) of rows or columns pass ``OUTLINE`` before and after those ``inside``, in shares of n."""
     n, first, last = len(highest), inside.start, inside.stop - 1
+    while first > 0 and highest[first - 1] >= OUTLINE:
+        first -= 1
+    while last < n - 1 and highest[last + 1] >= OUTLINE:
+        last += 1
     start = 0.0 if first == 0 else first + 0.5 - _passing(highest[first], highest[first - 1])
     end = float(n) if last == n - 1 else last + 0.5 + _passing(highest[last], highest[last + 1])
     return start / n, end / n
 
 
 def _passing(inside: np.float32, outside: np.float32) -> float:
-    """How far from one centre to the next the value falls to ``LIKELY``, 0..1; 1 if it never does."""
-    return 1.0 if outside >= LIKELY else float((inside - LIKELY) / (inside - outside))
+    """How far from one centre to the next the value falls to ``OUTLINE``, 0..1."""
+    return float((inside - OUTLINE) / (inside - outside))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Literal, TypeVar, overload
 
@@ -57,7 +57,10 @@ class View:
         """
         density = self._density(center_bias)
         named = "none" if center_bias is None else "model" if isinstance(center_bias, str) else "given"
-        return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock)
+        kinds, of_kind = self.predictor.card.kinds, None
+        if kinds is not None and named == "model" and isinstance(density, tail.Field):
+            of_kind = partial(tail.of_kind, density, kinds)
+        return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock, of_kind)
 
     def _density(self, center_bias: CenterBias) -> LogDensity:
         """What ``at`` gives a size to."""

@@ -15,7 +15,7 @@ stretched once for each size, kept and added. The maximum is never searched: the
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
 
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.core.sizes import Size
+from fastgaze.runtime.card import Kinds
 
 Array = npt.NDArray[np.float32]
 
@@ -36,6 +37,8 @@ _NEGLIGIBLE = 1e-7
 _LARGEST_FACTORISED = 128
 # Pixels of a map up to which adding the kept bias is cheaper than the longer product.
 _MOST_ADDED = 1 << 20
+# Centre biases between that of a photograph and that of a screen: what is made of one serves many pictures.
+_KIND_STEPS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +118,16 @@ class Field:
         if plan.more is not None:
             rows = np.hstack([rows, plan.more])
         return _log_softmax_of_product(rows, plan.right, plan.added)
+
+
+def of_kind(field: Field, kinds: Kinds, screen: float) -> Field:
+    """The same with the centre bias of a picture that is a screen with the probability ``screen``, in even steps."""
+    return replace(field, bias=_bias_of_kind(kinds, round(_KIND_STEPS * screen)))
+
+
+@lru_cache(maxsize=64)
+def _bias_of_kind(kinds: Kinds, step: int) -> Bias:
+    return make_bias(kinds.center_bias(step / _KIND_STEPS))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 // What a model file says about itself: the JSON document in the metadata of the ONNX file, under the key "fastgaze".
 
 /** @typedef {import("./numbers.js").Size} Size */
+/** @typedef {{ width: number, height: number, values: Float32Array }} Grid */
 /**
  * The part of a model's card that is computed with.
  * @typedef {object} Card
@@ -11,7 +12,8 @@
  * @property {readonly number[]} std
  * @property {number} sigma standard deviation of the blur, in pixels of the working size
  * @property {number} temperature factor on the saliency, before the centre bias is added
- * @property {{ width: number, height: number, values: Float32Array }} bias log density, natural log, by rows
+ * @property {Grid} bias log density, natural log, by rows
+ * @property {{ photograph: Grid, screen: Grid } | null} kinds biases of photographs and screens, if the model knows both
  * @property {Readonly<Record<string, unknown>>} document everything as it stands in the file
  */
 
@@ -43,7 +45,7 @@ export function readCard(content) {
  */
 export function parseCard(document) {
   if (document.format !== FORMAT) throw new Error(`model format ${document.format} is not ${FORMAT}; export the model again`);
-  const [height, width] = document.center_bias.size;
+  const { kinds } = document;
   return {
     name: document.name,
     working: document.working_size,
@@ -52,10 +54,17 @@ export function parseCard(document) {
     std: document.normalisation.std,
     sigma: document.sigma,
     temperature: document.temperature ?? 1,
-    bias: { width, height, values: floats(document.center_bias.data) },
+    bias: unpacked(document.center_bias),
+    kinds: kinds ? { photograph: unpacked(kinds.photograph), screen: unpacked(kinds.screen) } : null,
     document,
   };
 }
+
+/**
+ * @param {{ size: [number, number], data: string }} packed
+ * @returns {Grid}
+ */
+const unpacked = ({ size: [height, width], data }) => ({ width, height, values: floats(data) });
 
 /**
  * The size that a picture is scaled to before the network sees it.

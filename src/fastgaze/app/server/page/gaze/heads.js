@@ -16,6 +16,8 @@
 
 /** Cells of at least this value form heads. */
 const LIKELY = 0.7;
+/** Where the value falls below this, a head ends. */
+const OUTLINE = 0.5;
 /** Share of the picture that all heads together must have to count in full. */
 const LEAST = 0.015;
 /** How much one head counts for more than several that share its area. */
@@ -83,21 +85,23 @@ function headOf({ width, height, values }, region, weight) {
 }
 
 /**
- * Where the values pass `LIKELY` before `first` and after `last`, in shares of their number.
+ * Where the values pass `OUTLINE` before `first` and after `last`, in shares of their number.
  * @param {Float64Array} highest
  * @param {number} first
  * @param {number} last
  */
 function extent(highest, first, last) {
   const n = highest.length;
+  while (first > 0 && highest[first - 1] >= OUTLINE) first--;
+  while (last < n - 1 && highest[last + 1] >= OUTLINE) last++;
   const start = first === 0 ? 0 : first + 0.5 - passing(highest[first], highest[first - 1]);
   const end = last === n - 1 ? n : last + 0.5 + passing(highest[last], highest[last + 1]);
   return [start / n, end / n];
 }
 
 /**
- * How far from one centre to the next the value falls to `LIKELY`, 0..1; 1 if it never does.
+ * How far from one centre to the next the value falls to `OUTLINE`, 0..1.
  * @param {number} inside
  * @param {number} outside
  */
-const passing = (inside, outside) => (outside >= LIKELY ? 1 : (inside - LIKELY) / (inside - outside));
+const passing = (inside, outside) => (inside - OUTLINE) / (inside - outside);

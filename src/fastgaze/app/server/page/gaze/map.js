@@ -25,9 +25,10 @@ export const gridSize = (size) => shrunk(size, GRID);
 export class GazeMap {
   /** @type {Peak[] | undefined} */
   #peaks;
-  /** @type {Promise<Grid | null> | undefined} */
-  #heads;
-  #findHeads;
+  /** @type {Promise<{ kept: Integral, heads: Grid | null }> | undefined} */
+  #seen;
+  #look;
+  #ofKind;
   #density;
   #integral;
 
@@ -37,22 +38,25 @@ export class GazeMap {
    * @param {object} [facts]
    * @param {string} [facts.model]
    * @param {string} [facts.centerBias]
-   * @param {() => Promise<Grid | null>} [facts.heads] how likely each cell of a grid belongs to a head
+   * @param {() => Promise<{ heads: Grid, screen: number } | null>} [facts.contents] how likely each cell of a grid belongs
+   *   to a head, and the picture is a screen and not a photograph
+   * @param {((screen: number) => Grid) | null} [facts.ofKind] the log density of a picture that is a screen with this
+   *   probability
    * @param {(size: Size) => Grid} [facts.at] the log density at another size
    * @param {Readonly<Record<string, number>>} [facts.milliseconds] that the steps took
    */
-  constructor(grid, size, { model = "", centerBias = "given", heads = async () => null, at = () => grid, milliseconds = {} } = {}) {
+  constructor(grid, size, facts = {}) {
+    const { model = "", centerBias = "given", contents = async () => null, ofKind = null, at = () => grid, milliseconds = {} } = facts;
     this.milliseconds = milliseconds;
     this.model = model;
     this.centerBias = centerBias;
     this.size = size;
     this.grid = grid;
     this.logDensity = at;
-    this.#findHeads = heads;
-    const density = { ...grid, values: new Float32Array(grid.values.length) };
-    for (let i = 0; i < grid.values.length; i++) density.values[i] = Math.exp(grid.values[i]);
-    this.#density = density;
-    this.#integral = new Integral(density, size);
+    this.#look = contents;
+    this.#ofKind = ofKind;
+    this.#density = { ...grid, values: grid.values.map(Math.exp) };
+    this.#integral = new Integral(this.#density, size);
   }
 
   /** How far the map is from saying nothing: log2 of the number of cells minus its entropy, in bits. */
@@ -88,8 +92,18 @@ export class GazeMap {
    * @returns {Promise<Crop[]>}
    */
   async crop(ratio, n = 1) {
-    this.#heads ??= this.#findHeads();
-    return crop(this.#integral, ratio, n, await this.#heads);
+    this.#seen ??= this.#see();
+    const { kept, heads } = await this.#seen;
+    return crop(kept, ratio, n, heads);
+  }
+
+  /** The attention that crops keep, with the centre bias of this picture's kind, and the heads that they leave whole. */
+  async #see() {
+    const contents = await this.#look();
+    if (!contents) return { kept: this.#integral, heads: null };
+    if (!this.#ofKind) return { kept: this.#integral, heads: contents.heads };
+    const grid = this.#ofKind(contents.screen);
+    return { kept: new Integral({ ...grid, values: grid.values.map(Math.exp) }, this.size), heads: contents.heads };
   }
 
   /**

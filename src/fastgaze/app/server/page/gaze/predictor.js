@@ -3,7 +3,7 @@
 import { readCard, workingSize } from "./card.js";
 import { GazeMap, gridSize } from "./map.js";
 import { prepare } from "./resize.js";
-import { logDensity } from "./tail.js";
+import { logDensity, logDensityOfKind } from "./tail.js";
 
 /** @typedef {import("./card.js").Card} Card */
 /** @typedef {import("./resize.js").Pixels} Pixels */
@@ -130,21 +130,30 @@ export class Predictor {
     const size = { width, height };
     const saliency = { width: columns, height: rows, values };
     const at = (/** @type {Size} */ wanted) => logDensity(saliency, working, this.card, wanted, centerBias);
-    const heads = () => this.#findHeads(pixels);
+    const contents = () => this.#contents(pixels);
+    const ofKind =
+      centerBias === "model" && this.card.kinds
+        ? (/** @type {number} */ screen) => logDensityOfKind(saliency, working, this.card, gridSize(size), screen)
+        : null;
     const begun = performance.now();
     const grid = at(gridSize(size));
     const times = { ...milliseconds, tail: performance.now() - begun };
-    return new GazeMap(grid, size, { model: this.card.name, centerBias, heads, at, milliseconds: times });
+    return new GazeMap(grid, size, { model: this.card.name, centerBias, contents, ofKind, at, milliseconds: times });
   }
 
-  /** @param {Pixels} pixels */
-  async #findHeads(pixels) {
+  /**
+   * Where heads are, and how likely the picture is a screen and not a photograph.
+   * @param {Pixels} pixels
+   */
+  async #contents(pixels) {
     if (!this.#loadHeads) return null;
     this.#heads ??= this.#loadHeads().catch((error) => {
       this.#heads = undefined; // the next picture tries again
       throw error;
     });
     const { values, rows, columns } = await (await this.#heads).look(pixels);
-    return { width: columns, height: rows, values };
+    const cells = rows * columns;
+    const screen = values.subarray(cells, 2 * cells).reduce((sum, value) => sum + value, 0) / cells;
+    return { heads: { width: columns, height: rows, values: values.subarray(0, cells) }, screen };
   }
 }

@@ -9,6 +9,10 @@ import { between } from "./numbers.js";
 /** @typedef {import("./card.js").Card} Card */
 /** @typedef {{ width: number, height: number, values: Float32Array }} Grid */
 
+// As in runtime/tail.py and runtime/card.py.
+const KIND_STEPS = 16;
+const DOUBT = 0.01;
+
 /**
  * Log density, natural log, logsumexp 0.
  * @param {Grid} saliency the network's output for a picture of `working` size
@@ -25,6 +29,26 @@ export function logDensity(saliency, working, card, size, centerBias = "model") 
   for (let i = 0; i < logits.length; i++) logits[i] *= card.temperature;
   if (centerBias === "model") addStretched(logits, card.bias, size);
   return { ...size, values: logSoftmax(logits) };
+}
+
+/**
+ * The same with the centre bias of a picture that is a screen with the probability `screen`, in even steps, for a model
+ * that knows the biases of photographs and screens.
+ * @param {Grid} saliency
+ * @param {Size} working
+ * @param {Card} card
+ * @param {Size} size
+ * @param {number} screen
+ */
+export function logDensityOfKind(saliency, working, card, size, screen) {
+  if (!card.kinds) return logDensity(saliency, working, card, size);
+  const { photograph, screen: page } = card.kinds;
+  const sure = Math.min(Math.max(Math.round(KIND_STEPS * screen) / KIND_STEPS, DOUBT), 1 - DOUBT);
+  const values = photograph.values.map((value, i) => {
+    const high = Math.max(value, page.values[i]);
+    return high + Math.log((1 - sure) * Math.exp(value - high) + sure * Math.exp(page.values[i] - high));
+  });
+  return logDensity(saliency, working, { ...card, bias: { ...photograph, values } }, size);
 }
 
 /**
