@@ -183,19 +183,22 @@ class Integral:
     def mass(self, tops: npt.ArrayLike, bottoms: npt.ArrayLike, lefts: npt.ArrayLike, rights: npt.ArrayLike) -> Values:
         """Mass of every window [top, bottom) x [left, right) in pixels: (number of tops, number of lefts)."""
         down, across = self._per_pixel
-        columns = (_interpolate(self._sums, bottoms, down) - _interpolate(self._sums, tops, down)).T
-        difference: Values = _interpolate(columns, rights, across) - _interpolate(columns, lefts, across)
-        return difference.T
+        return _rises(_rises(self._sums, tops, bottoms, down).T, lefts, rights, across).T
 
 
-def _interpolate(values: Values, at: npt.ArrayLike, per_pixel: float) -> Values:
-    """Rows of ``values``, ``per_pixel`` of them to a pixel, at the pixels ``at``, linearly; clamped at both ends."""
+def _rises(values: Values, starts: npt.ArrayLike, ends: npt.ArrayLike, per_pixel: float) -> Values:
+    """By how much the rows of ``values``, ``per_pixel`` of them to a pixel, rise from each start to its end, in pixels.
+
+    Linear between rows, clamped at both ends; starts and ends at once, since calls take longer than the arithmetic.
+    """
     last = len(values) - 1
-    position = np.clip(np.asarray(at, dtype=np.float64) * per_pixel, 0, last)
+    position = np.minimum(np.maximum(np.array([starts, ends], np.float64) * per_pixel, 0), last)
     below = np.minimum(position.astype(np.intp), last - 1)
-    weight = (position - below)[:, None]
-    interpolated: Values = values[below] * (1 - weight) + values[below + 1] * weight
-    return interpolated
+    weight = (position - below)[:, :, None]
+    low = values[below]
+    low += (values[below + 1] - low) * weight
+    rises: Values = low[1] - low[0]
+    return rises
 
 
 def window_size(size: Size, ratio: float, scale: float) -> Size:
@@ -228,10 +231,11 @@ def _cut(integral: Integral, tops: Values, lefts: Values, window: tuple[int, int
     (height, width), (window_height, window_width) = integral.size, window
     band = max(BAND * min(window), 1.0)
     total = np.zeros((len(tops), len(lefts)))
-    for y in (tops, tops + window_height):
+    # A window from border to border has no edge there that cuts.
+    for y in (tops, tops + window_height) if window_height < height else ():
         mass = integral.mass(y - band, y + band, lefts, lefts + window_width)
         total += (mass - _chance(y, band, height, window_width / width)[:, None]).clip(min=0)
-    for x in (lefts, lefts + window_width):
+    for x in (lefts, lefts + window_width) if window_width < width else ():
         mass = integral.mass(tops, tops + window_height, x - band, x + band)
         total += (mass - _chance(x, band, width, window_height / height)[None, :]).clip(min=0)
     return total
