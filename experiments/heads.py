@@ -1,4 +1,4 @@
-"""The map of heads: how the product learned to leave them whole.
+"""The map of heads, and of screens: how the product learned to leave heads whole and to know a page.
 
     python -m experiments.heads          # runtime/bundled/parts/heads.onnx, from results/faces.json
 
@@ -6,7 +6,8 @@ The trunk of a small gaze network is tuned to the heads that a face detector fou
 readout that divides every cell of stride 16 in four. It sees each picture in many views: parts of it at several sizes,
 mirrored, in other colours, half of them sharpened, since the pictures of SALICON are stored at 320x240 and softer than
 a photograph that is scaled down, and often so that a face of any size becomes a large one. Half of the views are of
-pictures with large heads. The first layers stay as they are (edges are edges).
+photographs with large heads. One in six is of a screen: a second map learns to tell screens from photographs, for which
+crops expect other habits of viewers. The first layers stay as they are (edges are edges).
 """
 
 import argparse
@@ -195,7 +196,7 @@ def fit(options: argparse.Namespace) -> None:
 
 
 def _untrained(trunk: Path) -> GazeModel:
-    """A gaze network with a readout of four maps: one for each quarter of a cell."""
+    """A gaze network with a readout of eight maps: heads and screens in each quarter of a cell."""
     model, _ = load_gaze_model(trunk)
     spec = model.spec.trunk
     assert isinstance(spec, LiteSpec)

@@ -16,7 +16,7 @@ from fastgaze.evaluation.calibrate import Calibration, calibrate
 from fastgaze.evaluation.evaluate import evaluate
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.onnx.write import Facts, export_onnx
-from fastgaze.runtime.card import ModelCard, identity, read_card, with_card
+from fastgaze.runtime.card import Kinds, ModelCard, identity, read_card, with_card
 from fastgaze.runtime.predictor import Predictor, load
 from tests.commands import run
 from tests.small_models import bright_model
@@ -107,6 +107,22 @@ def test_viewers_who_look_at_a_corner_give_the_model_their_centre_bias(truth: Pa
     assert means[1]["log_likelihood_bits"] - means[0]["log_likelihood_bits"] == pytest.approx(
         found.after - found.before, abs=0.1
     )
+
+
+def test_crops_keep_to_the_kinds_of_pictures_unless_the_viewers_have_a_centre_bias_of_their_own(
+    truth: Path, sure: Sure, tmp_path: Path
+) -> None:
+    y, x = np.mgrid[0:1:48j, 0:1:64j]
+    corner = (-6 * (x**2 + y**2)).astype(np.float32)
+    viewers = load(changed(truth, tmp_path, lambda card: replace(card, center_bias=corner)), threads=1)
+    data = study(tmp_path, viewers, 24)
+    kinds = Kinds(np.zeros((48, 64), np.float32), corner)
+    known = changed(truth, tmp_path, lambda card: replace(card, kinds=kinds))
+    assert calibrate(known, data, threads=1).card.kinds is None
+    known = changed(sure.path, tmp_path, lambda card: replace(card, kinds=kinds))
+    found = calibrate(known, sure.data, threads=1)
+    assert set(adopted(found)) == {"temperature"}
+    assert found.card.kinds is not None
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -145,7 +145,7 @@ def fitted_temperature(predictor: Predictor, data: FixationSet, chosen: Iterable
     """
     bias = fit_center_bias(np.sum([data.counts(i, GRID) for i in range(len(data))], axis=0))
     looked = [_look(predictor, data, int(i)) for i in chosen if data.inside(int(i)).any()]
-    study = _Study(looked, replace(predictor.card, center_bias=bias, kinds=None))
+    study = _Study(looked, replace(predictor.card, center_bias=bias))
     return study.fit(("temperature",), study.everyone).temperature / predictor.card.temperature
 
 
@@ -161,13 +161,16 @@ def _chosen(data: FixationSet) -> list[int]:
 
 
 def _calibrated(card: ModelCard, setting: "_Setting", remark: str) -> ModelCard:
-    """Scores of the card are those of the model as it was, and go."""
+    """Scores of the card are those of the model as it was, and go; so do the centre biases of kinds of pictures if the
+    viewers have one of their own, which crops are to use too."""
+    own_bias = setting.weight != 1 or setting.center_bias is not card.center_bias
     bias = resample_log_density(setting.weight * setting.center_bias.astype(np.float64), setting.center_bias.shape)
     return replace(
         card,
         temperature=setting.temperature,
         sigma=setting.sigma,
         center_bias=bias.astype(np.float32),
+        kinds=None if own_bias else card.kinds,
         scores={},
         data="; ".join(filter(None, (card.data, remark))),
     )

@@ -87,10 +87,8 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
 
 
 def network_bytes(model: GazeModel, samples: Sequence[Array] = ()) -> bytes:
-    """The convolutional part of ``model`` as an ONNX file without a card, its weights stored as float16.
-
-    samples: images (3, H, W) as the network takes them; with them, weights and maps have 8 bits.
-    """
+    """The convolutional part of ``model`` as an ONNX file without a card, its weights stored as float16 or, with
+    ``samples``, which are images (3, H, W) as the network takes them, weights and maps in 8 bits."""
     graph = _graph(_rounded(padded(model)))
     if samples:
         graph = _quantised(graph, samples)
