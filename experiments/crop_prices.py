@@ -18,7 +18,7 @@ from experiments.faces import CHOSEN, Photo
 from experiments.pages import fill, table
 from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.crop import HEAD
-from fastgaze.runtime.headroom import Head, contents, find_heads
+from fastgaze.runtime.headroom import Head, find_heads, map_heads
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.zoo import models
 
@@ -56,8 +56,8 @@ def _priced(model: Predictor, photo: Photo) -> dict[tuple[str, float], dict[str,
     """Where the windows begin, by kind of heads and price. The price of a head is that of all heads times its weight,
     so other weights do for other prices."""
     gaze = model.predict(photo.path)
-    integral = gaze._kept
-    kinds = {"ours": find_heads(contents(open_picture(photo.path)).heads), "judge": judged_heads(photo)}
+    integral = gaze._integral
+    kinds = {"ours": find_heads(map_heads(open_picture(photo.path))), "judge": judged_heads(photo)}
     return {
         (kind, price): informed(integral, photo, weighed(heads, price / HEAD))
         for kind, heads in kinds.items()

@@ -150,7 +150,11 @@ def _central(photo: Photo) -> dict[str, float]:
 def _ours(model: Predictor, photo: Photo) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """By attention alone, with the heads of our map, and with the one that the judge counts: a perfect map's."""
     gaze = model.predict(photo.path)
-    return informed(gaze._kept, photo, []), _starts(gaze, photo), informed(gaze._kept, photo, judged_heads(photo))
+    return (
+        informed(gaze._integral, photo, []),
+        _starts(gaze, photo),
+        informed(gaze._integral, photo, judged_heads(photo)),
+    )
 
 
 def judged_heads(photo: Photo) -> list[Head]:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from fastgaze.data.formats import folder, hdf5, npz
 from fastgaze.data.formats.mat import read_mat
 from fastgaze.runtime import zoo
 from fastgaze.runtime.batch.job import find_images
-from fastgaze.runtime.card import identity, parse_card
+from fastgaze.runtime.card import ModelCard, identity, parse_card
 from fastgaze.runtime.cutting import Cutter
 
 
@@ -85,10 +86,15 @@ def _form(content: bytes, _: Path) -> object:
     return parse_form(content, "multipart/form-data; boundary=b")
 
 
+@lru_cache(maxsize=1)
+def _card() -> ModelCard:
+    return zoo.read_model(zoo.default_name())[2]
+
+
 def _options(content: bytes, _: Path) -> object:
     text = content.decode("utf-8", "replace")
     pairs = [(pair.partition("=")[0], pair.partition("=")[2]) for pair in text.split("&")]
-    return parse_request("gaze", pairs, ["m"], Limits())
+    return parse_request("gaze", pairs, [_card()], Limits())
 
 
 def _model(content: bytes, _: Path) -> object:

@@ -1,4 +1,4 @@
-"""The map of heads, and of screens: how the product learned to leave heads whole and to know a page.
+"""The map of heads: how the product learned to leave heads whole.
 
     python -m experiments.heads          # runtime/bundled/parts/heads.onnx, from results/faces.json
 
@@ -6,8 +6,7 @@ The trunk of a small gaze network is tuned to the heads that a face detector fou
 readout that divides every cell of stride 16 in four. It sees each picture in many views: parts of it at several sizes,
 mirrored, in other colours, half of them sharpened, since the pictures of SALICON are stored at 320x240 and softer than
 a photograph that is scaled down, and often so that a face of any size becomes a large one. Half of the views are of
-photographs with large heads. One in six is of a screen: a second map learns to tell screens from photographs, for which
-crops expect other habits of viewers. The first layers stay as they are (edges are edges).
+photographs with large heads, and one in six is of a screen. The first layers stay as they are (edges are edges).
 """
 
 import argparse
@@ -44,14 +43,13 @@ _SIZES: dict[Size, float] = {(192, 256): 0.45, (256, 320): 0.35, (320, 416): 0.2
 _KEPT_STAGES = 1
 _FITTED = {"above": 0.4, "beside": 0.1, "below": 0.05}
 _SMALLEST = 0.09
-_READOUT = (32, 8)
+_READOUT = (32, 4)
 _SHARPEN = 1.5
-_KIND = 0.1
 _BATCH, _RATE, _TRUNK_SHARE, _DECAY = 24, 3e-3, 0.3, 0.02
 _NOTED = 100
-Batch = tuple[Tensor, Tensor, Tensor, Tensor]
+Batch = tuple[Tensor, Tensor, Tensor]
 """Views (n, 3, h, w), normalised; for their cells of stride 8 the share that lies in a head and whether that is known,
-both (n, h / 8, w / 8); and whether each is a part of a screen, (n,)."""
+both (n, h / 8, w / 8)."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,6 @@ def batches(photos: Sequence[Photo], screens: Sequence[Photo], rng: np.random.Ge
     with_heads = [photo for photo in photos if any(map(_is_large, photo.faces))]
     without = [photo for photo in photos if not any(map(_is_large, photo.faces))]
     turns = [_shuffled(some, rng) for some in (with_heads, without, with_heads, without, with_heads, screens)]
-    kinds = torch.tensor([float(number % len(turns) == len(turns) - 1) for number in range(_BATCH)])
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
     sizes = list(_SIZES)
     while True:
@@ -132,7 +129,7 @@ def batches(photos: Sequence[Photo], screens: Sequence[Photo], rng: np.random.Ge
         rows[0] = ((_plain(size, rng) - mean) / std, torch.zeros_like(rows[0][1]), torch.ones_like(rows[0][2]))
         images, targets, known = (torch.stack(column) for column in zip(*rows, strict=True))
         amounts = rng.uniform(-_SHARPEN, _SHARPEN, _BATCH).clip(0)
-        yield _sharpened(images, torch.from_numpy(amounts).float()), targets, known, kinds
+        yield _sharpened(images, torch.from_numpy(amounts).float()), targets, known
 
 
 def _plain(size: Size, rng: np.random.Generator) -> Tensor:
@@ -178,13 +175,12 @@ def fit(options: argparse.Namespace) -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=options.steps, pct_start=0.1)
     losses = []
     views = batches(photos, screens, rng)
-    for step, (images, targets, known, kinds) in zip(range(1, options.steps + 1), views, strict=False):
+    for step, (images, targets, known) in zip(range(1, options.steps + 1), views, strict=False):
         with torch.autocast("cpu", torch.bfloat16):
             maps = early(images.contiguous(memory_format=torch.channels_last))
             quarters = model.readout(trunk.late(maps, _KEPT_STAGES))
-        heads, screen = F.pixel_shuffle(quarters.float(), 2).unbind(1)
+        heads = F.pixel_shuffle(quarters.float(), 2)[:, 0]
         loss = F.binary_cross_entropy_with_logits(heads, targets, known)
-        loss = loss + _KIND * F.binary_cross_entropy_with_logits(screen, kinds[:, None, None].expand_as(screen))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -196,7 +192,7 @@ def fit(options: argparse.Namespace) -> None:
 
 
 def _untrained(trunk: Path) -> GazeModel:
-    """A gaze network with a readout of eight maps: heads and screens in each quarter of a cell."""
+    """A gaze network with a readout of four maps: the quarters of each cell."""
     model, _ = load_gaze_model(trunk)
     spec = model.spec.trunk
     assert isinstance(spec, LiteSpec)

@@ -6,10 +6,10 @@
 Every model is exported and scored through the runtime on each public set (tuebingen protocol, the set's own centre
 bias). The scores go into its card, with those of the SALICON images that did not also stop training, those of every
 category of UEyes, and the temperature that would fit each set best. Its own centre bias becomes the mean of those of
-the sets that it was trained on, since the product's pictures belong to none of them, faded at the border, where hardly
-anybody looks. Files that are no longer listed are removed, and the pages that show the models are written again
-(`experiments.readme`). Times are measured by `experiments.speed` and lie beside the files: a model that is timed or
-scored again stays the same model.
+the sets that it was trained on, faded at the border, where hardly anybody looks; beside it stand those of photographs
+and of screens and what tells the two apart (`experiments.kinds`). Files that are no longer listed are removed, and the
+pages that show the models are written again (`experiments.readme`). Times are measured by `experiments.speed` and lie
+beside the files: a model that is timed or scored again stays the same model.
 """
 
 import argparse
@@ -28,24 +28,20 @@ from numpy.typing import NDArray
 
 from experiments import common, readme, scoring
 from experiments.common import CONFIGS, ROOT
-from experiments.scoring import SETS, SHIPPED, STOPPED_TRAINING
+from experiments.kinds import center_biases, fit_kinds, learned
+from experiments.scoring import SHIPPED, STOPPED_TRAINING
 from experiments.timing import cpu, interleave, median
-from fastgaze.core.center_bias import fade_border
 from fastgaze.core.files import replacing
-from fastgaze.data import formats
-from fastgaze.data.fixations import FixationSet, held_out
+from fastgaze.data.fixations import FixationSet
 from fastgaze.evaluation.bench import sample_picture, timed_prediction
 from fastgaze.evaluation.calibrate import fitted_temperature
 from fastgaze.evaluation.models import RuntimeModel
 from fastgaze.networks.checkpoint import load_gaze_model
 from fastgaze.onnx.write import Facts, export_int8, export_onnx
-from fastgaze.runtime.card import Kinds, ModelCard, parse_card, with_card
+from fastgaze.runtime.card import ModelCard, parse_card, with_card
 from fastgaze.runtime.predictor import load
 from fastgaze.runtime.zoo import BUNDLED, write_index
-from fastgaze.training.datasets import dataset_center_bias
 
-TRAINED_ON = ("salicon/train", "osie", "eyecrowd", "ueyes")
-SCREENS = "ueyes"
 DATA = "SALICON (train); OSIE, EyeCrowd, UEyes without the tenth kept out; ImageNet weights of the trunk"
 INT8_LOSS = 0.01  # bits of log-likelihood on SALICON val that an int8 file may lose and still ship
 MOST_BYTES = 12_000_000  # of all bundled files together
@@ -68,31 +64,14 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What all models need. bias, kinds: the centre biases they ship with. calibration: image files for int8."""
+    """What all models need. sets: what they learned from. bias: the centre bias that they ship with, for a picture of
+    any kind. calibration: image files for int8."""
 
     data: Path
     limit: int | None
+    sets: dict[str, FixationSet]
     bias: Array
-    kinds: Kinds
     calibration: list[Path]
-
-
-def center_biases(data: Path) -> tuple[Array, Kinds]:
-    """That of a picture of any kind, the mean over the training sets, and those of photographs and screens.
-
-    Means are means of densities; all fade at the border, and no image that is kept out of training counts.
-    """
-    sets = {name: formats.load("npz", data / name) for name in TRAINED_ON}
-    for scored in SETS.values():
-        if scored.kept_out:
-            sets[scored.folder] = sets[scored.folder].subset(~held_out(sets[scored.folder].names))
-    biases = {name: dataset_center_bias(fixations) for name, fixations in sets.items()}
-
-    def mean(names: Sequence[str]) -> Array:
-        return fade_border(np.log(np.mean([np.exp(biases[name]) for name in names], axis=0)))
-
-    photographs = [name for name in TRAINED_ON if name != SCREENS]
-    return mean(TRAINED_ON), Kinds(mean(photographs), mean([SCREENS]))
 
 
 def score(path: Path, name: str, inputs: Inputs) -> dict[str, Any]:
@@ -122,10 +101,11 @@ def _category(facts: dict[str, Any]) -> dict[str, Any]:
     return {"images": facts["images"], "means": {metric: facts["means"][metric] for metric in IN_CATEGORIES}}
 
 
-def publish(file: Path, card: ModelCard, scores: dict[str, Any]) -> None:
-    """Copy an exported file into the package with ``scores`` in its card and every other byte as it is."""
+def publish(file: Path, card: ModelCard, scores: dict[str, Any], inputs: Inputs) -> None:
+    """Copy an exported file into the package, with ``scores`` and how it tells kinds of pictures apart in its card."""
+    card = replace(card, scores=scores, kinds=fit_kinds(file, inputs.sets))
     with replacing(BUNDLED / file.name) as part:
-        part.write_bytes(with_card(file.read_bytes(), replace(card, scores=scores)))
+        part.write_bytes(with_card(file.read_bytes(), card))
 
 
 def ship(name: str, entry: Model, inputs: Inputs) -> list[str]:
@@ -133,12 +113,12 @@ def ship(name: str, entry: Model, inputs: Inputs) -> list[str]:
     print(name, flush=True)
     model, record = load_gaze_model(ROOT / entry.checkpoint)
     model.tail.center_bias.copy_(torch.from_numpy(inputs.bias))
-    facts = replace(Facts.of(name, record, entry.pixels), data=DATA, seen_pixels=entry.seen, kinds=inputs.kinds)
+    facts = replace(Facts.of(name, record, entry.pixels), data=DATA, seen_pixels=entry.seen)
     with tempfile.TemporaryDirectory() as folder:
         draft, small = Path(folder) / f"{name}.onnx", Path(folder) / f"{name}.int8.onnx"
         card = export_onnx(model, draft, facts)
         scores = {each: score(draft, each, inputs) for each in SHIPPED}
-        publish(draft, card, scores)
+        publish(draft, card, scores, inputs)
         if not entry.int8:
             return [draft.name]
         card = export_int8(model, small, facts, inputs.calibration)
@@ -148,7 +128,7 @@ def ship(name: str, entry: Model, inputs: Inputs) -> list[str]:
         print(f"  int8 loses {loss:.4f} bits and takes {share:.2f} of the time", flush=True)
         if loss > INT8_LOSS or share >= 1:
             return [draft.name]
-        publish(small, card, reduced | {each: score(small, each, inputs) for each in SHIPPED[1:]})
+        publish(small, card, reduced | {each: score(small, each, inputs) for each in SHIPPED[1:]}, inputs)
         return [draft.name, small.name]
 
 
@@ -156,7 +136,7 @@ def write_biases(inputs: Inputs) -> None:
     """Give the bundled files the centre biases of today; their scores have those of the sets, and stay."""
     for path in BUNDLED.glob("*.onnx"):
         content = path.read_bytes()
-        card = replace(parse_card(content, path.name), center_bias=inputs.bias, kinds=inputs.kinds)
+        card = replace(parse_card(content, path.name), center_bias=inputs.bias, kinds=fit_kinds(path, inputs.sets))
         with replacing(path) as part:
             part.write_bytes(with_card(content, card))
 
@@ -190,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = tomllib.loads(options.models.read_text())
     entries = {name: Model(**entry) for name, entry in wanted["models"].items()}
     calibration = sorted((options.data / "salicon/train/images").glob("*.webp"))[::80]
-    inputs = Inputs(options.data, options.limit, *center_biases(options.data), calibration)
+    sets = learned(options.data)
+    inputs = Inputs(options.data, options.limit, sets, center_biases(sets)[0], calibration)
     if options.biases:
         write_biases(inputs)
     else:

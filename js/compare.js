@@ -27,6 +27,7 @@ export function complaints(found, expected, grid) {
     for (const side in b) near(`${label}, ${side}`, a[side], b[side], cell);
   };
   near("bits", found.bits, expected.bits, TOLERANCE);
+  if (expected.screen !== undefined) near("screen", found.screen, expected.screen, TOLERANCE);
   near("peaks", found.peaks.length, expected.peaks.length, 0);
   expected.peaks.forEach((peak, i) => {
     near(`peak ${i + 1}, x`, found.peaks[i]?.x, peak.x, cell);

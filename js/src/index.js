@@ -26,7 +26,7 @@ export async function load({ model = FILES.model, heads = FILES.heads, providers
 /**
  * Where people look in a picture.
  * @param {Pixels} imageData of a canvas, or { width, height, data } with 4 bytes per pixel
- * @param {{ centerBias?: "model" | "none" }} [options]
+ * @param {{ centerBias?: import("./gaze/tail.js").BiasName }} [options]
  */
 export async function predict(imageData, options) {
   return (await defaultModel()).predict(imageData, options);

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastgaze.core.center_bias import resample_log_density
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.data.fixations import FixationSet, from_lists
 from fastgaze.evaluation.calibrate import Calibration, calibrate
@@ -109,20 +110,36 @@ def test_viewers_who_look_at_a_corner_give_the_model_their_centre_bias(truth: Pa
     )
 
 
-def test_crops_keep_to_the_kinds_of_pictures_unless_the_viewers_have_a_centre_bias_of_their_own(
+def test_a_model_keeps_to_the_kinds_of_pictures_unless_the_viewers_have_a_centre_bias_of_their_own(
     truth: Path, sure: Sure, tmp_path: Path
 ) -> None:
     y, x = np.mgrid[0:1:48j, 0:1:64j]
     corner = (-6 * (x**2 + y**2)).astype(np.float32)
     viewers = load(changed(truth, tmp_path, lambda card: replace(card, center_bias=corner)), threads=1)
     data = study(tmp_path, viewers, 24)
-    kinds = Kinds(np.zeros((48, 64), np.float32), corner)
+    summary = load(truth, threads=1)._engine(np.zeros((1, 3, 64, 96), np.float32))[1]
+    own = read_card(truth).center_bias
+    other = resample_log_density(corner, corner.shape).astype(np.float32)
+    kinds = Kinds(own, other, np.zeros_like(summary[0]), -9.0)  # all pictures are photographs
     known = changed(truth, tmp_path, lambda card: replace(card, kinds=kinds))
     assert calibrate(known, data, threads=1).card.kinds is None
     known = changed(sure.path, tmp_path, lambda card: replace(card, kinds=kinds))
     found = calibrate(known, sure.data, threads=1)
     assert set(adopted(found)) == {"temperature"}
     assert found.card.kinds is not None
+
+
+def test_the_habit_that_a_model_expects_in_each_picture_counts(truth: Path, sure: Sure, tmp_path: Path) -> None:
+    y, x = np.mgrid[0:1:48j, 0:1:64j]
+    summary = load(truth, threads=1)._engine(np.zeros((1, 3, 64, 96), np.float32))[1]
+    across, down = (resample_log_density(-3 * ramp, ramp.shape).astype(np.float32) for ramp in (x, y))
+    kinds = Kinds(across, down, np.zeros_like(summary[0]), 9.0)  # all pictures are screens
+    known = changed(sure.path, tmp_path, lambda card: replace(card, kinds=kinds))
+    found = calibrate(known, sure.data, threads=1)
+    model = RuntimeModel(load(known, threads=1))
+    means = evaluate(model, sure.data, center_bias="model", resamples=10).means
+    assert found.before == pytest.approx(means["log_likelihood_bits"], abs=0.05)
+    assert abs(found.before - sure.found.before) > 0.2
 
 
 @pytest.mark.parametrize("seed", [0, 1])

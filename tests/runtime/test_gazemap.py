@@ -14,7 +14,7 @@ from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.runtime.crop import Integral, find_crops
 from fastgaze.runtime.gazemap import DISPLAY, GRID, GazeMap
-from fastgaze.runtime.headroom import contents
+from fastgaze.runtime.headroom import map_heads
 from fastgaze.runtime.peaks import find_peaks
 from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.render import LEAST_TOP
@@ -206,10 +206,7 @@ def test_windows_on_the_grid_are_those_of_the_full_map_within_one_cell(
 ) -> None:
     cell = max(seen.picture_size) / GRID
     on_grid = seen.crop(ratio)[0]
-    looked = contents(large)
-    assert seen._of_kind is not None
-    density = np.exp(seen._of_kind(looked.screen).log_density(seen.picture_size))
-    in_full = find_crops(Integral(density), ratio, heads=looked.heads)[0]
+    in_full = find_crops(Integral(seen.density), ratio, heads=map_heads(large))[0]
     assert np.abs(np.array(on_grid.box) - in_full.box).max() <= cell
     # It belongs to the square that keeps most, whose places are steps of the window: one step is two cells here.
     assert np.abs(np.array(on_grid.focal_point) - in_full.focal_point).max() <= 2 * cell

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image
 
 import fastgaze.app
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.pictures import open_picture
 from fastgaze.runtime.gazemap import GazeMap
-from fastgaze.runtime.headroom import ALONE, LEAST, LIKELY, OUTLINE, Head, contents, find_heads
+from fastgaze.runtime.headroom import ALONE, LEAST, LIKELY, OUTLINE, Head, find_heads, map_heads
 from fastgaze.runtime.predictor import load
 
 EXAMPLES = Path(fastgaze.app.__file__).parent / "server" / "examples"
@@ -25,7 +25,7 @@ def astronaut() -> GazeMap:
 
 
 def test_the_map_is_high_on_the_face_and_low_elsewhere() -> None:
-    heads = contents(open_picture(EXAMPLES / "astronaut.jpg")).heads
+    heads = map_heads(open_picture(EXAMPLES / "astronaut.jpg"))
     rows, columns = heads.shape
     assert heads.dtype == np.float32
     assert 0 <= heads.min() <= heads.max() <= 1
@@ -38,7 +38,7 @@ def test_the_map_is_high_on_the_face_and_low_elsewhere() -> None:
 
 @pytest.mark.parametrize("name", ["chelsea.jpg", "rocket.jpg"])
 def test_pictures_without_people_have_no_heads_that_count_much(name: str) -> None:
-    assert sum(head.weight for head in find_heads(contents(open_picture(EXAMPLES / name)).heads)) < 0.4
+    assert sum(head.weight for head in find_heads(map_heads(open_picture(EXAMPLES / name)))) < 0.4
 
 
 def test_heads_are_regions_with_edges_between_cells() -> None:
@@ -90,49 +90,10 @@ def test_a_map_without_its_picture_knows_no_heads(astronaut: GazeMap) -> None:
     assert GazeMap.from_log_density(astronaut.grid).crop("16:9")[0].box[1] > CROWN
 
 
-@pytest.fixture(scope="module")
-def page() -> Image.Image:
-    """A page as a browser shows it: a bar with a menu, lines of text, a picture's place and a button."""
-    image = Image.new("RGB", (1280, 800), "white")
-    draw = ImageDraw.Draw(image)
-    draw.rectangle((0, 0, 1280, 70), fill=(30, 60, 110))
-    for column in range(5):
-        draw.rectangle((40 + 160 * column, 28, 130 + 160 * column, 42), fill="white")
-    for row in range(18):
-        draw.rectangle((60, 130 + 32 * row, 560 + 37 * (row * 7 % 5), 142 + 32 * row), fill=(70, 70, 70))
-    draw.rectangle((800, 130, 1220, 410), fill=(225, 228, 232))
-    draw.rectangle((800, 450, 980, 500), fill=(220, 80, 40))
-    return image
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.jpg")), ids=lambda path: str(path.stem))
-def test_a_photograph_is_no_screen(path: Path) -> None:
-    assert contents(open_picture(path)).screen < 0.5
-
-
-def test_crops_expect_readers_of_a_page_at_its_top_left(page: Image.Image) -> None:
-    assert contents(open_picture(page)).screen > 0.5
-    gaze = load(threads=1).predict(page)
-    corner = ([0], [400], [0], [640])
-    assert gaze._kept.mass(*corner)[0, 0] > gaze.mass((0, 0, 640, 400)) + 0.02
-
-
-def test_crops_expect_viewers_of_a_photograph_at_its_middle(astronaut: GazeMap) -> None:
-    middle = (128, 128, 384, 384)
-    assert astronaut._kept.mass([128], [384], [128], [384])[0, 0] > astronaut.mass(middle)
-
-
-def test_a_centre_bias_of_your_own_is_the_one_of_crops_too(page: Image.Image) -> None:
-    model = load(threads=1)
-    for bias in (None, np.zeros((48, 64), np.float32)):
-        gaze = model.predict(page, center_bias=bias)
-        assert gaze._kept.mass([0], [400], [0], [640])[0, 0] == gaze.mass((0, 0, 640, 400))
-
-
 def test_on_a_plain_colour_nothing_is_gained() -> None:
     plain = load(threads=1).predict(np.full((600, 800, 3), 200, np.uint8))
     for ratio in ("2:1", "1:1", "9:16"):
-        assert plain.crop(ratio)[0].gain == pytest.approx(0, abs=0.01)
+        assert plain.crop(ratio)[0].gain == pytest.approx(0, abs=0.015)  # people look a little above the middle
 
 
 def test_the_best_window_comes_as_a_file_of_the_size_asked_for(astronaut: GazeMap) -> None:

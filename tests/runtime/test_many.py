@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +72,7 @@ def test_wrong_arguments_are_refused_before_the_first_picture(bright: Predictor)
         bright.predict_many(PICTURES, threads=0)
     with pytest.raises(ArgumentError, match="size"):
         bright.predict_many(PICTURES, size=(0, 5), return_errors=True)
-    with pytest.raises(ArgumentError, match="'model', None"):
+    with pytest.raises(ArgumentError, match="'screen', None"):
         bright.predict_many(PICTURES, center_bias="middle")  # type: ignore[call-overload]
     for one in ("photo.jpg", Path("photo.jpg"), b"\xff\xd8", io.BytesIO(), PICTURES[0]):
         with pytest.raises(ArgumentError, match="several pictures"):
@@ -107,7 +107,7 @@ def test_a_bar_is_shown_on_a_terminal_and_nowhere_else(bright_file: Path) -> Non
 def test_an_event_loop_runs_on_while_a_thread_predicts(bright: Predictor) -> None:
     started, may_end = threading.Event(), threading.Event()
 
-    def slow(images: np.ndarray) -> np.ndarray:
+    def slow(images: np.ndarray) -> Sequence[np.ndarray]:
         started.set()
         assert may_end.wait(30), "the event loop stood still"
         return bright._engine(images)

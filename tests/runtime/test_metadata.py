@@ -52,21 +52,29 @@ def test_a_card_survives_json() -> None:
 def test_centre_biases_of_both_kinds_survive_json_and_have_one_size() -> None:
     rng = np.random.default_rng(0)
     photograph, screen = (rng.normal(size=(48, 64)).astype(np.float32) for _ in range(2))
-    card = replace(CARD, kinds=Kinds(photograph, screen))
+    weights = rng.normal(size=7).astype(np.float32)
+    card = replace(CARD, kinds=Kinds(photograph, screen, weights, -0.25))
     document = json.loads(json.dumps(card.to_json()))
     again = ModelCard.from_json(document).kinds
     assert again is not None
     assert np.array_equal(again.photograph, photograph)
     assert np.array_equal(again.screen, screen)
-    assert card.numerics == CARD.numerics  # maps are the same, only crops differ
+    assert np.array_equal(again.weights, weights)
+    assert again.offset == -0.25
+    assert card.numerics != CARD.numerics
     document["kinds"]["screen"] = replace(CARD, center_bias=screen[:4]).to_json()["center_bias"]
     with pytest.raises(ModelError, match="different sizes"):
         ModelCard.from_json(document)
+    for name, wrong in (("offset", float("nan")), ("offset", None), ("weights", CARD.to_json()["sigma"])):
+        document = json.loads(json.dumps(card.to_json()))
+        document["kinds"][name] = wrong
+        with pytest.raises(ModelError, match="damaged"):
+            ModelCard.from_json(document)
 
 
 def test_the_bias_of_a_picture_of_unknown_kind_is_that_of_the_mean_density() -> None:
     photograph, screen = (np.log(np.array([values], np.float32)) for values in ((0.1, 0.9), (0.7, 0.3)))
-    kinds = Kinds(photograph, screen)
+    kinds = Kinds(photograph, screen, np.zeros(1, np.float32), 0.0)
     np.testing.assert_allclose(np.exp(kinds.center_bias(0.25)), [[0.25, 0.75]], rtol=1e-5)
     np.testing.assert_allclose(np.exp(kinds.center_bias(0)), np.exp(photograph), atol=0.01)
     np.testing.assert_allclose(np.exp(kinds.center_bias(1)), np.exp(screen), atol=0.01)

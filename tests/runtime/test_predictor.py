@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_the_centre_bias_can_be_left_out_or_replaced(bright: Predictor) -> None:
     assert np.abs(none.log_density[60:-60, 60:-60].max() - none.log_density[60:-60, 60:-60].min()) < 1e-4
     left = np.where(np.arange(64) < 32, -8.0, -12.0)[None].repeat(48, axis=0)
     assert bright.predict(flat, center_bias=left).mass((0, 0, 160, 240)) > 0.9
-    with pytest.raises(ArgumentError, match="'model', None"):
+    with pytest.raises(ArgumentError, match="'screen', None"):
         bright.predict(flat, center_bias="centre")  # type: ignore[call-overload]
     with pytest.raises(ArgumentError, match="centre bias"):
         bright.predict(flat, center_bias=np.zeros(3))
@@ -217,7 +218,7 @@ def test_predicting_imports_no_torch(bright_file: Path) -> None:
 def test_one_look_serves_every_size_and_centre_bias(bright: Predictor) -> None:
     runs = []
 
-    def engine(images: np.ndarray) -> np.ndarray:
+    def engine(images: np.ndarray) -> Sequence[np.ndarray]:
         runs.append(1)
         return bright._engine(images)
 

@@ -13,8 +13,13 @@ from fastgaze.core.errors import DataError
 from fastgaze.core.operators import bilinear_matrix, gaussian_matrix
 from fastgaze.core.sizes import Size
 
-CenterBias: TypeAlias = Literal["model"] | NDArray[np.floating] | None
-"""The one that a prediction uses: that of the model, a log density (h, w) of any size, or None for a uniform one."""
+KINDS = ("photograph", "screen")
+NamedBias: TypeAlias = Literal["model", "photograph", "screen"] | None
+CenterBias: TypeAlias = NamedBias | NDArray[np.floating]
+"""The one that a prediction uses: the model's own for this picture ("model") or for a picture of the kind that is
+named, a log density (h, w) of any size, or None for a uniform one."""
+BIASES: dict[str, NamedBias] = {"model": "model", "photograph": "photograph", "screen": "screen", "none": None}
+"""Those that have a name, by what a person writes."""
 
 GRID = (48, 64)  # height, width
 BANDWIDTH = 0.04  # of the picture's width and height; a fixed choice, not tuned

@@ -116,14 +116,14 @@ class _TorchEngine:
     def __init__(self, ensemble: "GazeEnsemble") -> None:
         self._ensemble = ensemble
 
-    def __call__(self, images: Array) -> Array:
+    def __call__(self, images: Array) -> Sequence[Array]:
         import torch
 
         with torch.inference_mode():
             features = self._ensemble.trunk(torch.from_numpy(images))
             maps = [head.get_submodule("readout")(features) for head in self._ensemble.heads]
             saliency: Array = torch.cat(maps, dim=1).numpy()
-        return saliency
+        return [saliency]
 
 
 class TorchPredictor(Predictor):
@@ -141,14 +141,15 @@ class TorchPredictor(Predictor):
 
     def _run(self, pixels: Array, picture_size: Size, picture: Picture | None, clock: Clock) -> View:
         with clock("network"):
-            maps = self._engine(pixels[None])[0]
+            maps = self._engine(pixels[None])[0][0]
         if not np.isfinite(maps).all():
             raise ModelError(f"model {self.name} gives NaN or infinity for this picture; its weights are damaged")
         working = (pixels.shape[1], pixels.shape[2])
         views = tuple(
-            View(member, saliency, working, picture_size) for member, saliency in zip(self.members, maps, strict=True)
+            View(member, saliency, None, working, picture_size)
+            for member, saliency in zip(self.members, maps, strict=True)
         )
-        return EnsembleView(self, maps.mean(axis=0), working, picture_size, picture, clock, views)
+        return EnsembleView(self, maps.mean(axis=0), None, working, picture_size, picture, clock, views)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,8 @@ place: one that differs is never left behind.
 
 import copy
 import json
-import logging
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,9 +23,10 @@ from fastgaze.core.jsonable import Document
 from fastgaze.core.pictures import open_picture
 from fastgaze.core.spec import spec_to_json
 from fastgaze.networks import GazeModel, TrainingRecord
+from fastgaze.onnx.int8 import quantised, quiet
 from fastgaze.onnx.layers import graph_layers
 from fastgaze.onnx.pad import padded
-from fastgaze.runtime.card import KEY, Kinds, ModelCard, WorkingSize
+from fastgaze.runtime.card import KEY, ModelCard, WorkingSize
 from fastgaze.runtime.engines import make_engine
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.resize import prepare
@@ -60,7 +58,6 @@ class Facts:
     licence: str = "Apache-2.0"
     working_size: WorkingSize = field(default_factory=WorkingSize)
     seen_pixels: int = 0
-    kinds: Kinds | None = None
 
     @classmethod
     def of(cls, name: str, record: TrainingRecord, pixels: int | None = None) -> "Facts":
@@ -86,14 +83,10 @@ def export_onnx(model: GazeModel, path: Path, facts: Facts, half: bool = True) -
     return card
 
 
-def network_bytes(model: GazeModel, samples: Sequence[Array] = ()) -> bytes:
-    """The convolutional part of ``model`` as an ONNX file without a card, its weights stored as float16 or, with
-    ``samples``, which are images (3, H, W) as the network takes them, weights and maps in 8 bits."""
-    graph = _graph(_rounded(padded(model)))
-    if samples:
-        graph = _quantised(graph, samples)
-    else:
-        _store_half(graph)
+def network_bytes(model: GazeModel) -> bytes:
+    """The convolutional part of ``model`` as an ONNX file without a card and a summary, its weights as float16."""
+    graph = _graph(_rounded(padded(model)), summary=False)
+    _store_half(graph)
     graph.ir_version = _IR_VERSION
     content: bytes = graph.SerializeToString()
     return content
@@ -106,7 +99,7 @@ def export_int8(model: GazeModel, path: Path, facts: Facts, images: Sequence[Pat
     model = copy.deepcopy(padded(model)).eval()
     card = replace(make_card(model, facts), precision="int8", name=f"{facts.name}.int8")
     samples = [_sample(card, image) for image in images]
-    graph = _quantised(_graph(model), samples)
+    graph = quantised(_graph(model), samples)
     _publish(graph, card, path, lambda predictor: check_divergence(model, predictor, samples))
     return card
 
@@ -125,7 +118,6 @@ def make_card(model: GazeModel, facts: Facts) -> ModelCard:
         center_bias=model.tail.center_bias.detach().cpu().numpy().astype(np.float32),
         working_size=replace(facts.working_size, stride=model.stride),
         seen_pixels=facts.seen_pixels,
-        kinds=facts.kinds,
         scores=facts.scores,
         data=facts.data,
         licence=facts.licence,
@@ -239,13 +231,19 @@ def foldable(model: GazeModel) -> dict[str, str]:
     return found
 
 
-def _graph(model: GazeModel) -> "ModelProto":
-    """The convolutional part as an ONNX model, every BatchNorm that follows a convolution folded into it."""
+def _graph(model: GazeModel, summary: bool = True) -> "ModelProto":
+    """The convolutional part as an ONNX model, every BatchNorm that follows a convolution folded into it.
+
+    summary: with a second output, by which the runtime tells kinds of pictures apart.
+    """
     import torch
 
     onnx = require("onnx", "train")
     network, pads = _symmetric(model.network)
-    with tempfile.TemporaryDirectory() as folder, _quiet():
+    axes = {"image": {0: "n", 2: "height", 3: "width"}, "saliency": {0: "n", 2: "rows", 3: "columns"}}
+    if summary:
+        network, axes["summary"] = _summarised(network), {0: "n"}
+    with tempfile.TemporaryDirectory() as folder, quiet():
         path = Path(folder) / "network.onnx"
         # The TorchScript exporter: the same nodes as the newer one, in 0.1 s instead of 9 and without onnxscript.
         torch.onnx.export(
@@ -255,8 +253,8 @@ def _graph(model: GazeModel) -> "ModelProto":
             dynamo=False,
             opset_version=_OPSET,
             input_names=["image"],
-            output_names=["saliency"],
-            dynamic_axes={"image": {0: "n", 2: "height", 3: "width"}, "saliency": {0: "n", 2: "rows", 3: "columns"}},
+            output_names=list(axes)[1:],
+            dynamic_axes=axes,
         )
         graph: ModelProto = onnx.load(path)
     _set_pads(graph, pads)
@@ -287,24 +285,30 @@ def _symmetric(network: "nn.Module") -> tuple["nn.Module", dict[int, list[int]]]
     return network, pads
 
 
+def _summarised(network: "nn.Module") -> "nn.Module":
+    """A network whose second output is the mean of each of its deepest maps, (N, k)."""
+    from torch import Tensor, nn
+    from torch.nn import functional as F
+
+    class Summarised(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.trunk, self.readout = network.get_submodule("trunk"), network.get_submodule("readout")
+
+        def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
+            features = self.trunk(image)
+            deepest = features[-1] if isinstance(features, tuple) else features
+            # A pooling, since onnxruntime has one for the layout in which it computes.
+            return self.readout(features), F.adaptive_avg_pool2d(deepest, 1).flatten(1)
+
+    return Summarised()
+
+
 def _set_pads(model: "ModelProto", pads: Mapping[int, list[int]]) -> None:
     convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
     for number, sides in pads.items():
         (own,) = (attribute for attribute in convolutions[number].attribute if attribute.name == "pads")
         own.ints[:] = sides
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No deprecation notices from the exporter and no advice from the quantiser: the checks below judge the result."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _store_half(graph: "ModelProto") -> None:
@@ -321,63 +325,6 @@ def _store_half(graph: "ModelProto") -> None:
     nodes = list(graph.graph.node)
     del graph.graph.node[:]
     graph.graph.node.extend(casts + nodes)
-
-
-def _quantised(graph: "ModelProto", samples: Sequence[Array]) -> "ModelProto":
-    """Static QDQ quantisation, weights by channel.
-
-    The readout, 0.1% of the arithmetic, stays in fp32, and so do the first layers, where 8 bits take longer.
-    """
-    onnx = require("onnx", "train")
-    from onnxruntime import quantization
-
-    readout = [node.name for node in graph.graph.node if "readout" in node.name]
-    with tempfile.TemporaryDirectory() as folder, _quiet():
-        source, target = Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"
-        onnx.save(graph, source)
-        quantization.quantize_static(
-            source,
-            target,
-            _Reader(samples),
-            quant_format=quantization.QuantFormat.QDQ,
-            per_channel=True,
-            activation_type=quantization.QuantType.QUInt8,
-            weight_type=quantization.QuantType.QInt8,
-            # Weights of 7 bits: CPUs without VNNI add two products in 16 bits, which 8 bits overflow silently.
-            reduce_range=True,
-            nodes_to_exclude=readout + _first_layers(graph),
-        )
-        quantised: ModelProto = onnx.load(target)
-        return quantised
-
-
-def _first_layers(graph: "ModelProto") -> list[str]:
-    """Names of the nodes from the picture up to the convolution that 8 bits begin with, which is not among them.
-
-    A convolution of three maps, and a depthwise one at that size, take onnxruntime twice as long in 8 bits as in fp32.
-    The 1x1 convolution behind a depthwise one does not, but it halves the maps that have to leave the layout of fp32.
-    """
-    weights = {tensor.name: tensor.dims for tensor in graph.graph.initializer}
-    names, before = list[str](), 0  # before: maps that each map of the convolution before reads
-    for node in graph.graph.node:
-        if node.op_type == "Conv":
-            reads, *kernel = weights[node.input[1]][1:]
-            if names and reads != 1 and not (before == 1 and kernel == [1, 1]):
-                break
-            before = reads
-        names.append(node.name)
-    return names
-
-
-class _Reader:
-    """Hands the calibration images to onnxruntime, one per call, then None."""
-
-    def __init__(self, samples: Sequence[Array]) -> None:
-        self._samples = iter(samples)
-
-    def get_next(self) -> dict[str, Array] | None:
-        sample = next(self._samples, None)
-        return None if sample is None else {"image": sample[None]}
 
 
 def _publish(graph: "ModelProto", card: ModelCard, path: Path, check: Callable[[Predictor], float]) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fastgaze.core.center_bias import KINDS
 from fastgaze.core.errors import ModelError
 from fastgaze.core.jsonable import Document, Json
 from fastgaze.core.sizes import Size
@@ -46,13 +47,24 @@ _METADATA_FIELD, _KEY_FIELD, _VALUE_FIELD = 14, 1, 2
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """Where people look by habit in the two kinds of pictures: log densities, float32 (h, w), natural log.
+    """The two kinds of pictures: how a model tells them apart, and where people look in each by habit.
 
     In photographs it is the middle, on screens and other designs the top left, where one begins to read.
+
+    photograph, screen: their centre biases, log densities float32 (h, w), natural log.
+    weights, offset: float32 (k,) and a number; with the network's summary s (k,) of a picture, the mean of each of its
+    deepest feature maps, the picture is a screen with the probability 1 / (1 + exp(-(weights s + offset))).
     """
 
     photograph: npt.NDArray[np.float32]
     screen: npt.NDArray[np.float32]
+    weights: npt.NDArray[np.float32]
+    offset: float
+
+    def is_screen(self, summary: npt.NDArray[np.float32]) -> float:
+        """How likely the picture with this ``summary`` (k,) is a screen, 0..1."""
+        logit = float(self.weights @ summary) + self.offset
+        return 0.5 + 0.5 * math.tanh(logit / 2)
 
     def center_bias(self, screen: float) -> npt.NDArray[np.float64]:
         """That of a picture which is a screen with the probability ``screen``: log of the mean density, (h, w)."""
@@ -115,7 +127,7 @@ class ModelCard:
     center_bias: npt.NDArray[np.float32]
     """Log density (natural log) on a fixed grid, (48, 64)."""
     kinds: Kinds | None = None
-    """Centre biases of photographs and screens, of which ``center_bias`` is a mean: crops know which one to use."""
+    """The centre biases of photographs and screens, of which ``center_bias`` is a mean, and how to tell them apart."""
     temperature: float = 1.0
     """Factor on the log density before the centre bias is added; below 1 for a network that is too sure of itself."""
     maps: int = 0
@@ -147,7 +159,7 @@ class ModelCard:
     @property
     def numerics(self) -> dict[str, Json]:
         """The part of ``to_json`` that the runtime computes with."""
-        names = ("working_size", "seen_pixels", "normalisation", "sigma", "temperature", "center_bias")
+        names = ("working_size", "seen_pixels", "normalisation", "sigma", "temperature", "center_bias", "kinds")
         return {name: value for name, value in self.to_json().items() if name in names}
 
     def to_json(self) -> dict[str, Json]:
@@ -339,14 +351,17 @@ def _pack(array: npt.NDArray[np.float32]) -> dict[str, Json]:
 
 
 def _pack_kinds(kinds: Kinds) -> dict[str, Json]:
-    return {"photograph": _pack(kinds.photograph), "screen": _pack(kinds.screen)}
+    biases = {name: _pack(getattr(kinds, name)) for name in KINDS}
+    return {**biases, "weights": _pack(kinds.weights[None]), "offset": kinds.offset}
 
 
 def _unpack_kinds(packed: Document) -> Kinds:
-    kinds = Kinds(_unpack(packed["photograph"]), _unpack(packed["screen"]))
-    if kinds.photograph.shape != kinds.screen.shape:
+    photograph, screen, weights = (_unpack(packed[name]) for name in (*KINDS, "weights"))
+    if photograph.shape != screen.shape:
         raise ValueError("the centre biases of photographs and screens have different sizes")
-    return kinds
+    if not math.isfinite(offset := float(packed["offset"])):
+        raise ValueError("kinds: the offset is not a finite number")
+    return Kinds(photograph, screen, weights.ravel(), offset)
 
 
 def _unpack(packed: Document) -> npt.NDArray[np.float32]:
@@ -354,8 +369,8 @@ def _unpack(packed: Document) -> npt.NDArray[np.float32]:
     try:
         data = base64.b64decode(packed["data"], validate=True)
     except binascii.Error as error:
-        raise ValueError(f"center_bias: {error}") from error
+        raise ValueError(f"an array of the card: {error}") from error
     array = np.frombuffer(data, dtype="<f4").reshape(height, width).astype(np.float32)
     if not np.isfinite(array).all():
-        raise ValueError("center_bias holds NaN or infinity")
+        raise ValueError("an array of the card holds NaN or infinity")
     return array

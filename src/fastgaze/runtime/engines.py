@@ -1,13 +1,14 @@
 """What runs the convolutional part: onnxruntime, or openvino where it is installed.
 
-An engine maps float32 images (N, 3, H, W), H and W multiples of the model's stride, to saliency (N, 1, H / 16, W / 16).
-Engines may be shared between threads, pickled and forked. Both give the same log density within ``TOLERANCE`` (fp32);
-bf16 trades that for speed.
+An engine maps float32 images (N, 3, H, W), H and W multiples of the model's stride, to the outputs of the model's file:
+saliency (N, 1, H / 16, W / 16) and, in files that have it, the summary (N, k), the mean of each of the deepest feature
+maps. Engines may be shared between threads, pickled and forked. Both give the same log density within ``TOLERANCE``
+(fp32); bf16 trades that for speed.
 """
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -27,8 +28,8 @@ TOLERANCE = 1e-3
 class Engine(Protocol):
     """The convolutional part of one model."""
 
-    def __call__(self, images: Array, /) -> Array:
-        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+    def __call__(self, images: Array, /) -> Sequence[Array]:
+        """images (N, 3, H, W) -> the outputs of the file, float32."""
         ...
 
 
@@ -70,8 +71,8 @@ class PerProcess:
         # By process. What a fork inherits is kept: to free it would wait for threads that only the parent has.
         self._loaded = {os.getpid(): kind(path, content, threads)}
 
-    def __call__(self, images: Array) -> Array:
-        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+    def __call__(self, images: Array) -> Sequence[Array]:
+        """images (N, 3, H, W) -> the outputs of the file, float32."""
         engine = self._loaded.get(os.getpid())
         if engine is None:
             kind, path, content, threads = self._recipe
@@ -109,13 +110,13 @@ class OnnxRuntime:
         except Exception as error:  # onnxruntime's own exception types are not public
             raise ModelError(f"onnxruntime cannot load {path}: {_first_line(error)}") from error
 
-    def __call__(self, images: Array) -> Array:
-        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+    def __call__(self, images: Array) -> Sequence[Array]:
+        """images (N, 3, H, W) -> the outputs of the file, float32."""
         try:
-            saliency: Array = self._session.run(None, {"image": images})[0]
+            outputs: list[Array] = self._session.run(None, {"image": images})
         except Exception as error:  # as above
             raise ModelError(f"onnxruntime cannot run {self._path}: {_first_line(error)}") from error
-        return saliency
+        return outputs
 
 
 def fold_constants(path: Path, content: bytes) -> bytes:
@@ -156,12 +157,13 @@ class OpenVino:
         except Exception as error:  # openvino raises RuntimeError and its own kinds
             raise ModelError(f"openvino cannot load {path}: {_first_line(error)}") from error
 
-    def __call__(self, images: Array) -> Array:
-        """images (N, 3, H, W) -> saliency (N, 1, H / 16, W / 16), float32."""
+    def __call__(self, images: Array) -> Sequence[Array]:
+        """images (N, 3, H, W) -> the outputs of the file, float32."""
         # One request per call: requests are not safe to share between threads, compiled models are.
         request = self._compiled.create_infer_request()
         request.infer({"image": images})
-        return np.array(request.get_output_tensor(0).data, dtype=np.float32)
+        count = len(self._compiled.outputs)
+        return [np.array(request.get_output_tensor(index).data, dtype=np.float32) for index in range(count)]
 
 
 class OpenVinoBf16(OpenVino):

@@ -8,7 +8,7 @@ made when it is first used.
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -29,7 +29,7 @@ from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
 from fastgaze.runtime import notebook, render
 from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
 from fastgaze.runtime.cutting import Cut, Cutter
-from fastgaze.runtime.headroom import Contents, contents
+from fastgaze.runtime.headroom import map_heads
 from fastgaze.runtime.peaks import Peak, find_peaks
 from fastgaze.runtime.regions import FIXATIONS, RegionAttention, attention
 
@@ -53,8 +53,10 @@ class LogDensity(Protocol):
 class GazeMap:
     """Where people look in one picture.
 
-    model: name of what predicted it. center_bias: "model", "none" or "given". size: (height, width) of ``log_density``.
-    picture_size: (height, width) of the picture, in whose pixels all positions are.
+    model: name of what predicted it. center_bias: "model", "photograph", "screen", "none" or "given". screen: how
+    likely the picture is a screen, a page or a poster rather than a photograph, 0..1; None if the model does not tell.
+    size: (height, width) of ``log_density``. picture_size: (height, width) of the picture, in whose pixels all
+    positions are.
     """
 
     def __init__(
@@ -66,17 +68,13 @@ class GazeMap:
         center_bias: str = "model",
         picture: Picture | None = None,
         clock: Clock | None = None,
-        of_kind: Callable[[float], LogDensity] | None = None,
+        screen: float | None = None,
     ) -> None:
-        """size: of the map, that of the picture by default. clock: of the steps that led here.
-
-        of_kind: the log density of the same picture if it is a screen with a given probability; without it, crops go by
-        the map as it is.
-        """
-        self.model, self.center_bias = model, center_bias
+        """size: of the map, that of the picture by default. clock: of the steps that led here."""
+        self.model, self.center_bias, self.screen = model, center_bias, screen
         self.picture_size = picture_size
         self._asked, self._field, self._picture = checked_size(size), field, picture
-        self._clock, self._of_kind = clock or Clock(), of_kind
+        self._clock = clock or Clock()
 
     @classmethod
     def from_log_density(cls, log_density: npt.ArrayLike, picture: Source | None = None, model: str = "") -> "GazeMap":
@@ -202,12 +200,9 @@ class GazeMap:
     ) -> list[Crop]:
         """The best windows of ``ratio`` (such as "16:9"), at most ``n``, best first; see ``runtime.crop``.
 
-        Boxes are in pixels of the picture and have exactly the size that ratio and scale give there. If the model knows
-        the centre biases of photographs and of screens, the attention in them is that of this picture's kind, and not
-        exactly that of ``mass``.
+        Boxes are in pixels of the picture and have exactly the size that ratio and scale give there.
         """
-        integral = self._kept
-        heads = None if self._contents is None else self._contents.heads
+        integral, heads = self._integral, self._heads
         with self._clock("describe"):
             return find_crops(integral, ratio, n, scales, heads)
 
@@ -247,20 +242,10 @@ class GazeMap:
         return Cutter(self._picture)
 
     @cached_property
-    def _kept(self) -> Integral:
-        """The attention that crops keep, of any window: that of the map or, if the model knows the centre biases of
-        photographs and screens, with the one of this picture's kind."""
-        if self._contents is None or self._of_kind is None:
-            return self._integral
-        with self._clock("tail"):
-            grid = self._of_kind(self._contents.screen).log_density(self._grid_size)
+    def _heads(self) -> Array | None:
+        """How likely each part of the picture belongs to a head; None if there is no picture."""
         with self._clock("describe"):
-            return Integral(np.exp(grid), self.picture_size)
-
-    @cached_property
-    def _contents(self) -> Contents | None:
-        with self._clock("describe"):
-            return None if self._picture is None else contents(self._picture)
+            return None if self._picture is None else map_heads(self._picture)
 
     def percentile(self) -> Array:
         """Share of the picture's area that is looked at less than each pixel: float32 (H, W) of ``size``, 0..1.
@@ -329,6 +314,7 @@ class GazeMap:
         return {
             "model": self.model,
             "center_bias": self.center_bias,
+            "screen": None if self.screen is None else round(self.screen, 4),
             "picture_size": size_to_json(self.picture_size),
             "bits": round(self.bits, 4),
             "peaks": [peak.to_json() for peak in self.peaks(peaks)],

@@ -1,4 +1,4 @@
-"""What a crop has to know besides attention: where a cut would hurt, and what kind of picture it is.
+"""What a crop has to know besides attention: where a cut would hurt.
 
 People look at eyes and mouth, so attention alone never sees the hair, and of two windows that keep the same attention
 one may clip a crown. A small convolutional network (``bundled/parts/heads.onnx``, made by ``python -m
@@ -6,9 +6,6 @@ experiments.heads``) says how likely each part of a picture belongs to a head, f
 small gaze network, which knows what heads look like because people look at them, tuned to the heads that a face
 detector found in pictures of SALICON, EyeCrowd and UEyes. Its only use is to choose among windows: it counts nobody and
 tells nobody apart, and what it finds is never shown or stored.
-
-The same network tells screens, pages and posters from photographs. By habit people look at the middle of a photograph
-and at the top left of a page; a model that predicts gaze for both expects something in between, unless it is told.
 """
 
 from collections.abc import Sequence
@@ -55,30 +52,19 @@ class Head:
 
 
 def pixels_needed(size: Size) -> Size:
-    """(height, width) at which ``contents`` looks at a picture of ``size``: who decodes it at least so large once does
+    """(height, width) at which ``map_heads`` looks at a picture of ``size``: who decodes it at least so large once does
     not have to do it again."""
     card, _ = _network()
     return card.working_size(size)
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """What the network saw in a picture.
-
-    heads: how likely each cell of a grid over the picture belongs to a head, float32 (h, w), 0..1.
-    screen: how likely the picture is a screen, a page or a poster and not a photograph, 0..1.
-    """
-
-    heads: Array
-    screen: float
-
-
-def contents(picture: Picture) -> Contents:
-    """Look for heads, and at what kind of picture it is."""
+def map_heads(picture: Picture) -> Array:
+    """How likely each cell of a grid over the picture belongs to a head, float32 (h, w), 0..1."""
     card, engine = _network()
     working = pixels_needed(picture.size)
-    heads, screen = engine(prepare(picture.pixels(working), working, card)[None])[0]
-    return Contents(heads, float(screen.mean()))
+    (found,) = engine(prepare(picture.pixels(working), working, card)[None])
+    heads: Array = found[0, 0]
+    return heads
 
 
 @lru_cache(maxsize=1)

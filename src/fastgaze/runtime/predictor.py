@@ -1,16 +1,16 @@
 """From a picture to a gaze map: decode, prepare, network (``look``), then the tail (``at``). There is no other way."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from fastgaze.core.center_bias import CenterBias
+from fastgaze.core.center_bias import KINDS, CenterBias
 from fastgaze.core.errors import ArgumentError, FastGazeError, ImageError, ModelError
 from fastgaze.core.pictures import Picture, Source, is_one_picture, open_picture
 from fastgaze.core.progress import Clock, Progress
@@ -33,6 +33,9 @@ class View:
     predictor: "Predictor"
     saliency: Array
     """The network's output, (h, w)."""
+    screen: float | None
+    """How likely the picture is a screen, a page or a poster rather than a photograph, 0..1; None if the model does not
+    tell."""
     working: Size
     """(height, width) that the network saw."""
     picture_size: Size
@@ -53,18 +56,17 @@ class View:
     def at(self, size: Size | None = None, center_bias: CenterBias = "model") -> GazeMap:
         """The gaze map; its log density has ``size`` (height, width), that of the picture by default.
 
-        center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
+        center_bias: "model" (its own for a picture like this one), "photograph" or "screen" (its own for such
+        pictures), None (uniform) or a log density (h, w) of any size.
         """
         density = self._density(center_bias)
-        named = "none" if center_bias is None else "model" if isinstance(center_bias, str) else "given"
-        kinds, of_kind = self.predictor.card.kinds, None
-        if kinds is not None and named == "model" and isinstance(density, tail.Field):
-            of_kind = partial(tail.of_kind, density, kinds)
-        return GazeMap(density, self.picture_size, size, self.predictor.name, named, self.picture, self.clock, of_kind)
+        named = "none" if center_bias is None else center_bias if isinstance(center_bias, str) else "given"
+        name, picture = self.predictor.name, self.picture
+        return GazeMap(density, self.picture_size, size, name, named, picture, self.clock, self.screen)
 
     def _density(self, center_bias: CenterBias) -> LogDensity:
         """What ``at`` gives a size to."""
-        bias, card = self.predictor._bias_of(center_bias), self.predictor.card
+        bias, card = self.predictor._bias_of(center_bias, self.screen), self.predictor.card
         return tail.Field(self.saliency, self.working, card.sigma, bias, card.temperature)
 
 
@@ -109,7 +111,8 @@ class Predictor:
         """Where people look in ``image``: a path, bytes, a stream, a PIL image, an array, a tensor; or a list of them.
 
         size: (height, width) of the map, that of the picture by default; a float32 map takes 4 bytes per pixel.
-        center_bias: "model" (the one it was trained with), None (uniform) or a log density (h, w) of any size.
+        center_bias: where people look by habit: "model" (its own for a picture like this one), "photograph" or "screen"
+        (its own for such pictures), None (uniform) or a log density (h, w) of any size.
         bgr: arrays have their channels as blue, green, red. ``core.sources`` says which arrays are pictures.
         """
         if isinstance(image, (list, tuple)):
@@ -215,18 +218,36 @@ class Predictor:
     def _run(self, pixels: Array, picture_size: Size, picture: Picture | None, clock: Clock) -> View:
         with clock("network"):
             found = self._engine(pixels[None])
-        saliency = _checked(found, pixels.shape[1:], self.name)
-        return View(self, saliency, (pixels.shape[1], pixels.shape[2]), picture_size, picture, clock)
+        saliency = _checked(found[0], pixels.shape[1:], self.name)
+        return View(
+            self, saliency, self._screen(found[1:]), (pixels.shape[1], pixels.shape[2]), picture_size, picture, clock
+        )
 
-    def _bias_of(self, center_bias: CenterBias) -> tail.Bias:
-        """The centre bias as the tail takes it."""
+    def _screen(self, summaries: Sequence[Array]) -> float | None:
+        """How likely the picture is a screen, from the file's further outputs; None if the model does not tell."""
+        kinds = self.card.kinds
+        if kinds is None:
+            return None
+        if not summaries or summaries[0].shape != (1, len(kinds.weights)) or not np.isfinite(summaries[0]).all():
+            raise ModelError(f"model {self.name} gives no summary of the picture that fits its card; export it again")
+        return kinds.is_screen(summaries[0][0])
+
+    def _bias_of(self, center_bias: CenterBias, screen: float | None = None) -> tail.Bias:
+        """The centre bias as the tail takes it, for a picture that is a ``screen`` with this probability."""
         if center_bias is None:
             return tail.NO_BIAS
-        if isinstance(center_bias, str):
-            if center_bias != "model":
-                raise ArgumentError(f"center_bias {center_bias!r} is not 'model', None or a log density (h, w)")
-            return self._bias
-        return tail.make_bias(center_bias)
+        if not isinstance(center_bias, str):
+            return tail.make_bias(center_bias)
+        kinds = self.card.kinds
+        if center_bias == "model":
+            return self._bias if kinds is None or screen is None else tail.bias_of_kind(kinds, screen)
+        if center_bias not in KINDS:
+            valid = "'model', 'photograph', 'screen', None or a log density (h, w)"
+            raise ArgumentError(f"center_bias {center_bias!r} is not {valid}")
+        if kinds is None:
+            reason = f"model {self.name} has one centre bias for all kinds of pictures"
+            raise ArgumentError(f"center_bias {center_bias!r}: {reason}; use 'model', None or a log density (h, w)")
+        return tail.bias_of_kind(kinds, float(center_bias == "screen"))
 
     def working_at(self, working_size: WorkingSize) -> "Predictor":
         """The same model, in the same engine, with another working size."""

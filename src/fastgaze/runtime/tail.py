@@ -15,7 +15,7 @@ stretched once for each size, kept and added. The maximum is never searched: the
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 
@@ -120,13 +120,13 @@ class Field:
         return _log_softmax_of_product(rows, plan.right, plan.added)
 
 
-def of_kind(field: Field, kinds: Kinds, screen: float) -> Field:
-    """The same with the centre bias of a picture that is a screen with the probability ``screen``, in even steps."""
-    return replace(field, bias=_bias_of_kind(kinds, round(_KIND_STEPS * screen)))
+def bias_of_kind(kinds: Kinds, screen: float) -> Bias:
+    """The centre bias of a picture that is a screen with the probability ``screen``, in even steps."""
+    return _bias_of_step(kinds, round(_KIND_STEPS * screen))
 
 
 @lru_cache(maxsize=64)
-def _bias_of_kind(kinds: Kinds, step: int) -> Bias:
+def _bias_of_step(kinds: Kinds, step: int) -> Bias:
     return make_bias(kinds.center_bias(step / _KIND_STEPS))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -128,18 +128,19 @@ def submit(
             show_default=False,
         ),
     ],
-    center_bias: Annotated[str, typer.Option(help="model or none.")] = "model",
+    center_bias: Annotated[str, typer.Option(help="model, photograph, screen or none.")] = "model",
     size: WorkingSize = None,
     map: Annotated[str, typer.Option(help="What 8-bit maps show: density or log.")] = "density",
     threads: ComputeThreads = None,
     json: Json = False,
 ) -> None:
     """Predict the images of a benchmark and write the file that the benchmark accepts."""
+    from fastgaze.core.center_bias import BIASES
     from fastgaze.evaluation.models import open_model
     from fastgaze.evaluation.submit import submit as run
 
-    if center_bias not in ("model", "none"):
-        raise ArgumentError(f"--center-bias {center_bias!r} is not model or none")
+    if center_bias not in BIASES:
+        raise ArgumentError(f"--center-bias {center_bias!r} is none of {', '.join(BIASES)}")
     working = parse_size(size) if size else None
     opened = open_model(model, resized=working is not None, threads=threads)
     with progress() as bar:
@@ -147,8 +148,7 @@ def submit(
         def track(files: Iterable[Path]) -> Iterable[Path]:
             return bar.track(list(files), description="submit")
 
-        bias: Literal["model"] | None = "model" if center_bias == "model" else None
-        count = run(opened, images, out_path, bias, working, map, track)
+        count = run(opened, images, out_path, BIASES[center_bias], working, map, track)
     if json:
         print_json({"images": count, "out": str(out_path), "model": model, "center_bias": center_bias, "size": working})
     else:

@@ -30,7 +30,12 @@ Images = Annotated[
     typer.Argument(metavar="IMAGES", help="Picture files, folders or globs, or - for stdin.", show_default=False),
 ]
 Bias = Annotated[
-    str, typer.Option("--center-bias", help="model, none, or FILE.npy with a log density of shape (height, width).")
+    str,
+    typer.Option(
+        "--center-bias",
+        help="Where people look by habit: model (its own, by the kind of the picture), photograph or screen (its own "
+        "for that kind), none, or FILE.npy with a log density of shape (height, width).",
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -91,19 +96,22 @@ def load_model(name: str | None, engine: str, threads: int) -> "Predictor":
 
 
 def read_bias(text: str) -> "CenterBias":
-    """``model``, ``none`` or a .npy file -> what ``Predictor.predict`` takes."""
-    if text == "model":
-        return "model"
-    if text == "none":
-        return None
+    """One of ``BIASES`` or a .npy file -> what ``Predictor.predict`` takes."""
     from zipfile import BadZipFile
 
     import numpy as np
 
+    from fastgaze.core.center_bias import BIASES
+
+    if text in BIASES:
+        return BIASES[text]
+
     try:
         array = np.load(text, allow_pickle=False)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise ArgumentError(f"--center-bias {text!r} is not 'model', 'none' or a readable .npy file") from error
+        raise ArgumentError(
+            f"--center-bias {text!r} is none of {', '.join(BIASES)} and no readable .npy file"
+        ) from error
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise ArgumentError(f"--center-bias {text!r} holds no array of floats; give a log density (h, w)")
     return array

@@ -101,6 +101,7 @@ class Server:
 
     def __init__(self, cards: Sequence[ModelCard], limits: Limits, pool: Pool, settings: ServerSettings) -> None:
         self._limits = limits
+        self._cards = tuple(cards)
         self.names = [card.name for card in cards]
         self._secret = settings.access.secret
         self.pool = pool
@@ -110,7 +111,7 @@ class Server:
         self._page = site.page_files()
         self._examples = site.example_files(settings.examples, limits)
         self._models = json.dumps(describe_models(cards, limits)).encode()
-        described = document(self.names, limits)
+        described = document(cards, limits)
         self._openapi = site.File(json.dumps(described).encode(), "application/json")
         # One for each address by which the server is called: whoever makes up names keeps the latest few.
         self._docs = lru_cache(_DOCS_KEPT)(lambda address: site.html_file(docs.page(described, address)))
@@ -235,7 +236,7 @@ class Server:
         options = None
         try:
             if not body.is_form:  # what is wrong with a query is said before the picture is sent
-                options = asdict(parse_request(verb, query, self.names, self._limits))
+                options = asdict(parse_request(verb, query, self._cards, self._limits))
             content = await body.read()
         except ApiError as error:
             if not await body.drain():

@@ -102,7 +102,7 @@ def work(
         if task.signed and form.fields:
             raise ApiError(403, "wrong_signature", "with a signed address all options are part of the address")
         query = [(name, value) for name, value in task.query]
-        options = parse_request(task.verb, query + form.fields, list(predictors), limits)
+        options = parse_request(task.verb, query + form.fields, [one.card for one in predictors.values()], limits)
         if task.verb == "compare":
             return _compared(task, content, form, options, predictors, limits, heavy)
         if len(form.pictures) > 1:

@@ -1,5 +1,7 @@
 """The API as an OpenAPI 3.1 document."""
 
+from collections.abc import Sequence
+
 from fastgaze import __version__
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, SERVED_FORMATS, Limits, amount
 from fastgaze.app.server.options import (
@@ -12,8 +14,10 @@ from fastgaze.app.server.options import (
     MOST_PEAKS,
     MOST_RATIOS,
     MOST_WINDOWS,
+    biases_of,
 )
 from fastgaze.core.jsonable import Document
+from fastgaze.runtime.card import ModelCard
 from fastgaze.runtime.compare import MOST_PICTURES
 from fastgaze.runtime.regions import FIXATIONS, MOST_FIXATIONS, MOST_REGIONS
 from fastgaze.runtime.render import OPACITY, STYLES
@@ -26,7 +30,7 @@ _SIDE = r"\s*-?[0-9]{1,7}(\.[0-9]{1,6})?\s*%?\s*"
 _REGION = rf"^.+={_SIDE}(,{_SIDE}){{3}}$"
 
 
-def document(models: list[str], limits: Limits) -> Document:
+def document(models: Sequence[ModelCard], limits: Limits) -> Document:
     """The document for a server with these models and limits."""
     return {
         "openapi": "3.1.0",
@@ -57,7 +61,9 @@ def _get(name: str, summary: str, schema: str) -> Document:
     return {"operationId": name, "summary": summary, "responses": answers}
 
 
-def _post(name: str, options: tuple[str, ...], content: Document, models: list[str], limits: Limits) -> Document:
+def _post(
+    name: str, options: tuple[str, ...], content: Document, models: Sequence[ModelCard], limits: Limits
+) -> Document:
     summaries = {
         "gaze": "Where people look in a picture.",
         "crop": "Windows that keep what people look at.",
@@ -88,11 +94,12 @@ def _post(name: str, options: tuple[str, ...], content: Document, models: list[s
     }
 
 
-def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document]]:
+def _options(models: Sequence[ModelCard], limits: Limits) -> dict[str, tuple[str, Document]]:
     """Description and schema by option."""
     whole: Document = {"type": "integer", "minimum": 1}
+    names = [card.name for card in models]
     return {
-        "model": ("One of /v1/models.", {"type": "string", "enum": models, "default": models[0]}),
+        "model": ("One of /v1/models.", {"type": "string", "enum": names, "default": names[0]}),
         "format": (
             "json: peaks and facts. png: the heat map with opacity, to lay over the picture. overlay: the picture "
             "under the heat map. npy: the log density, float32 (height, width), natural log.",
@@ -105,8 +112,9 @@ def _options(models: list[str], limits: Limits) -> dict[str, tuple[str, Document
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
         ),
         "center_bias": (
-            "model: people's habit of looking at the centre, as in training. none: the picture alone.",
-            {"type": "string", "enum": ["model", "none"], "default": "model"},
+            "Where people look by habit. model: in the middle of a photograph and at the top left of a screen, by what "
+            "the picture is. photograph, screen: as in such pictures. none: the picture alone.",
+            {"type": "string", "enum": list(biases_of(models)), "default": "model"},
         ),
         "peaks": ("Most places to give, in json.", whole | {"maximum": MOST_PEAKS, "default": 5}),
         "opacity": (
@@ -286,7 +294,9 @@ def _schemas() -> Document:
     crops = _list(_object({"ratio": text, "windows": _list(window)}))
     gaze = {
         "model": text,
-        "center_bias": {"enum": ["model", "none"]},
+        "center_bias": {"enum": ["model", "photograph", "screen", "none"]},
+        "screen": {"type": ["number", "null"], "minimum": 0, "maximum": 1}
+        | {"description": "how likely the picture is a screen, not a photograph; null if the model does not tell"},
         "picture_size": size,
         "bits": number | {"description": "how far the map is from saying nothing"},
         "peaks": _list(_object({"x": number | point, "y": number | point, "mass": share, "density": share})),

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from fastgaze.app.server.limits import LONGEST_MAP_SIDE, ApiError, Limits, bad_option, shown
+from fastgaze.core.center_bias import BIASES, KINDS, NamedBias
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document
 from fastgaze.core.sizes import Size
+from fastgaze.runtime.card import ModelCard
 from fastgaze.runtime.crop import parse_ratio
 from fastgaze.runtime.regions import FIXATIONS, MOST_FIXATIONS, checked_regions, parse_region
 from fastgaze.runtime.render import STYLES
@@ -51,7 +52,7 @@ class Options:
     format: str = "json"
     size: Size | None = None
     """(height, width) of a map that is sent back; None is the picture's own, scaled down to the limit."""
-    center_bias: Literal["model"] | None = "model"
+    center_bias: NamedBias = "model"
     peaks: int = 5
     opacity: float | None = None
     """Of what is drawn where it is strongest, for ``overlay``; None is that of the style."""
@@ -84,16 +85,25 @@ OPTIONS = {
 """Names and formats by verb."""
 
 
-def parse_request(verb: str, fields: Iterable[tuple[str, str]], models: Sequence[str], limits: Limits) -> Options:
+def parse_request(verb: str, fields: Iterable[tuple[str, str]], models: Sequence[ModelCard], limits: Limits) -> Options:
     """What is asked for, with the name of the model, the first one by default; 400 and 404 for what is not valid."""
     known, formats = OPTIONS[verb]
     options = parse_options(fields, known, limits, formats)
     if verb == "crop":
         options = _shaped(options)
-    name = models[0] if options.model is None else options.model
-    if name not in models:
-        raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; choose from {', '.join(models)}")
+    known_models = {card.name: card for card in models}
+    name = models[0].name if options.model is None else options.model
+    if name not in known_models:
+        raise ApiError(404, "unknown_model", f"there is no model {shown(name)}; choose from {', '.join(known_models)}")
+    if options.center_bias not in biases_of([known_models[name]]).values():
+        raise bad_option(f"center_bias={options.center_bias}: {name} has one for all pictures; use model or none")
     return replace(options, model=name)
+
+
+def biases_of(models: Sequence[ModelCard]) -> dict[str, NamedBias]:
+    """The centre biases, by name, that one of these models has."""
+    told = any(card.kinds is not None for card in models)
+    return {name: bias for name, bias in BIASES.items() if told or bias not in KINDS}
 
 
 def _shaped(options: Options) -> Options:
@@ -133,7 +143,7 @@ def parse_options(
         model=values.get("model"),
         format=_choice(values, "format", formats),
         size=_size(values.get("size"), limits),
-        center_bias=None if _choice(values, "center_bias", ("model", "none")) == "none" else "model",
+        center_bias=BIASES[_choice(values, "center_bias", tuple(BIASES))],
         peaks=_whole(values, "peaks", 5, MOST_PEAKS),
         opacity=_opacity(values.get("opacity")),
         style=_choice(values, "style", STYLES),

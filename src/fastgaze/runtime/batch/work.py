@@ -123,6 +123,7 @@ def schema(options: BatchOptions, model: str) -> "pyarrow.Schema":
     fields = [
         ("path", text),
         ("picture_size", size),
+        ("screen", real),
         ("bits", real),
         ("peaks", arrow.list_(peak)),
         ("crops", arrow.list_(arrow.struct([("ratio", text), ("windows", arrow.list_(window))]))),

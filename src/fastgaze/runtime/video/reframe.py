@@ -19,7 +19,7 @@ from fastgaze.core.pictures import open_picture
 from fastgaze.core.progress import Clock, Progress, silent
 from fastgaze.core.sizes import Size, size_to_json
 from fastgaze.runtime.crop import Integral, parse_ratio, window_size, worth_of_places
-from fastgaze.runtime.headroom import Head, contents, find_heads
+from fastgaze.runtime.headroom import Head, find_heads, map_heads
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.video.camera import DEFAULT, Steadiness, find_path, keyframes, toward_middle
 from fastgaze.runtime.video.overlay import LIMITED, plane, to_420
@@ -219,7 +219,7 @@ class _Shot:
         if len(self._times) % self._every == 0:
             self._looks.append(len(self._times))
             integral = Integral(seen.view.at(seen.view.working).density, self.size)
-            heads = _lighter(find_heads(contents(open_picture(seen.rgb)).heads))
+            heads = _lighter(find_heads(map_heads(open_picture(seen.rgb))))
             for judged in self._judged:
                 judged.add(integral, heads)
         self._times.append(seen.time)

@@ -177,9 +177,7 @@ def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, how: Watch, c
 
 def _between(waiting: list[_Scaled], before: View, after: View) -> Iterator[Seen]:
     for index, item in enumerate(waiting, 1):
-        share = np.float32(index / (len(waiting) + 1))
-        saliency = before.saliency + share * (after.saliency - before.saliency)
-        yield Seen(item.frame, item.rgb, replace(before, saliency=saliency), item.cut)
+        yield Seen(item.frame, item.rgb, _mixed(before, after, index / (len(waiting) + 1)), item.cut)
 
 
 def _smoothed(seen: Seen, before: Seen | None, seconds: float) -> Seen:
@@ -189,6 +187,15 @@ def _smoothed(seen: Seen, before: Seen | None, seconds: float) -> Seen:
     """
     if seconds == 0 or before is None or seen.cut:
         return seen
-    weight = np.float32(1 - math.exp(-max(seen.time - before.time, 0.0) / seconds))
-    mean = before.view.saliency + weight * (seen.view.saliency - before.view.saliency)
-    return replace(seen, view=replace(seen.view, saliency=mean))
+    weight = 1 - math.exp(-max(seen.time - before.time, 0.0) / seconds)
+    return replace(seen, view=_mixed(before.view, seen.view, weight))
+
+
+def _mixed(before: View, after: View, weight: float) -> View:
+    """``after`` with the mean of both, in which it has ``weight`` (0..1): of the saliency, and of what kind of picture
+    they show."""
+    saliency = before.saliency + np.float32(weight) * (after.saliency - before.saliency)
+    screen = after.screen
+    if before.screen is not None and screen is not None:
+        screen = before.screen + weight * (screen - before.screen)
+    return replace(after, saliency=saliency, screen=screen)

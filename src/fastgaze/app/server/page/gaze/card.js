@@ -3,6 +3,11 @@
 /** @typedef {import("./numbers.js").Size} Size */
 /** @typedef {{ width: number, height: number, values: Float32Array }} Grid */
 /**
+ * The biases of photographs and screens, and what tells the two apart: with the network's summary of a picture, the mean
+ * of each of its deepest feature maps, it is a screen with the probability 1 / (1 + exp(-(weights summary + offset))).
+ * @typedef {{ photograph: Grid, screen: Grid, weights: Float32Array, offset: number }} Kinds
+ */
+/**
  * The part of a model's card that is computed with.
  * @typedef {object} Card
  * @property {string} name
@@ -13,7 +18,7 @@
  * @property {number} sigma standard deviation of the blur, in pixels of the working size
  * @property {number} temperature factor on the saliency, before the centre bias is added
  * @property {Grid} bias log density, natural log, by rows
- * @property {{ photograph: Grid, screen: Grid } | null} kinds biases of photographs and screens, if the model knows both
+ * @property {Kinds | null} kinds what the model knows of photographs and screens
  * @property {Readonly<Record<string, unknown>>} document everything as it stands in the file
  */
 
@@ -55,10 +60,21 @@ export function parseCard(document) {
     sigma: document.sigma,
     temperature: document.temperature ?? 1,
     bias: unpacked(document.center_bias),
-    kinds: kinds ? { photograph: unpacked(kinds.photograph), screen: unpacked(kinds.screen) } : null,
+    kinds: kinds ? parseKinds(kinds) : null,
     document,
   };
 }
+
+/**
+ * @param {any} kinds
+ * @returns {Kinds}
+ */
+const parseKinds = ({ photograph, screen, weights, offset }) => ({
+  photograph: unpacked(photograph),
+  screen: unpacked(screen),
+  weights: unpacked(weights).values,
+  offset,
+});
 
 /**
  * @param {{ size: [number, number], data: string }} packed

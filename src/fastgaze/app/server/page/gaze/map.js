@@ -25,10 +25,9 @@ export const gridSize = (size) => shrunk(size, GRID);
 export class GazeMap {
   /** @type {Peak[] | undefined} */
   #peaks;
-  /** @type {Promise<{ kept: Integral, heads: Grid | null }> | undefined} */
-  #seen;
+  /** @type {Promise<Grid | null> | undefined} */
+  #heads;
   #look;
-  #ofKind;
   #density;
   #integral;
 
@@ -38,23 +37,21 @@ export class GazeMap {
    * @param {object} [facts]
    * @param {string} [facts.model]
    * @param {string} [facts.centerBias]
-   * @param {() => Promise<{ heads: Grid, screen: number } | null>} [facts.contents] how likely each cell of a grid belongs
-   *   to a head, and the picture is a screen and not a photograph
-   * @param {((screen: number) => Grid) | null} [facts.ofKind] the log density of a picture that is a screen with this
-   *   probability
+   * @param {number | null} [facts.screen] how likely the picture is a screen and not a photograph, 0..1
+   * @param {() => Promise<Grid | null>} [facts.heads] how likely each cell of a grid belongs to a head
    * @param {(size: Size) => Grid} [facts.at] the log density at another size
    * @param {Readonly<Record<string, number>>} [facts.milliseconds] that the steps took
    */
   constructor(grid, size, facts = {}) {
-    const { model = "", centerBias = "given", contents = async () => null, ofKind = null, at = () => grid, milliseconds = {} } = facts;
+    const { model = "", centerBias = "given", screen = null, heads = async () => null, at = () => grid, milliseconds = {} } = facts;
     this.milliseconds = milliseconds;
     this.model = model;
     this.centerBias = centerBias;
+    this.screen = screen;
     this.size = size;
     this.grid = grid;
     this.logDensity = at;
-    this.#look = contents;
-    this.#ofKind = ofKind;
+    this.#look = heads;
     this.#density = { ...grid, values: grid.values.map(Math.exp) };
     this.#integral = new Integral(this.#density, size);
   }
@@ -92,18 +89,8 @@ export class GazeMap {
    * @returns {Promise<Crop[]>}
    */
   async crop(ratio, n = 1) {
-    this.#seen ??= this.#see();
-    const { kept, heads } = await this.#seen;
-    return crop(kept, ratio, n, heads);
-  }
-
-  /** The attention that crops keep, with the centre bias of this picture's kind, and the heads that they leave whole. */
-  async #see() {
-    const contents = await this.#look();
-    if (!contents) return { kept: this.#integral, heads: null };
-    if (!this.#ofKind) return { kept: this.#integral, heads: contents.heads };
-    const grid = this.#ofKind(contents.screen);
-    return { kept: new Integral({ ...grid, values: grid.values.map(Math.exp) }, this.size), heads: contents.heads };
+    this.#heads ??= this.#look();
+    return crop(this.#integral, ratio, n, await this.#heads);
   }
 
   /**
@@ -126,6 +113,7 @@ export class GazeMap {
     return {
       model: this.model,
       center_bias: this.centerBias,
+      screen: this.screen === null ? null : fixed(this.screen, 4),
       picture_size: this.size,
       bits: fixed(this.bits, 4),
       peaks: this.peaks(peaks).map(peakToJson),

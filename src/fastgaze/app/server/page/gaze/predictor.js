@@ -3,7 +3,7 @@
 import { readCard, workingSize } from "./card.js";
 import { GazeMap, gridSize } from "./map.js";
 import { prepare } from "./resize.js";
-import { logDensity, logDensityOfKind } from "./tail.js";
+import { biasOf, isScreen, logDensity } from "./tail.js";
 
 /** @typedef {import("./card.js").Card} Card */
 /** @typedef {import("./resize.js").Pixels} Pixels */
@@ -54,7 +54,8 @@ export class Network {
   }
 
   /**
-   * The network's output for a picture (rows, columns), the size at which it saw it, and how long that took.
+   * The network's output for a picture (rows, columns), its summary of it where the file has one, the size at which it
+   * saw it, and how long that took.
    * @param {Pixels} pixels
    */
   async look(pixels) {
@@ -76,9 +77,10 @@ export class Network {
   async #run(planes, { width, height }) {
     const image = new this.#runtime.Tensor("float32", planes, [1, 3, height, width]);
     const answers = await this.#session.run({ [this.#session.inputNames[0]]: image });
-    const answer = answers[this.#session.outputNames[0]];
+    const [answer, summary] = this.#session.outputNames.map((name) => answers[name]);
     const [, , rows, columns] = answer.dims;
-    return { rows, columns, values: /** @type {Float32Array} */ (answer.data) };
+    const values = /** @type {Float32Array} */ (answer.data);
+    return { rows, columns, values, summary: /** @type {Float32Array | null} */ (summary?.data ?? null) };
   }
 }
 
@@ -118,42 +120,38 @@ export class Predictor {
   /**
    * Where people look in a picture.
    * @param {Pixels} pixels such as a canvas's ImageData
-   * @param {{ centerBias?: "model" | "none" }} [options] whether people are expected to look at the middle by habit
+   * @param {{ centerBias?: import("./tail.js").BiasName }} [options] where people are expected to look by habit
    */
   async predict(pixels, { centerBias = "model" } = {}) {
     const { width, height, data } = pixels;
     if (!(width >= 1 && height >= 1 && data?.length === 4 * width * height)) {
       throw new TypeError("a picture is { width, height, data } with 4 bytes per pixel, such as ImageData");
     }
-    const { working, rows, columns, values, milliseconds } = await this.#gaze.look(pixels);
+    const { working, rows, columns, values, summary, milliseconds } = await this.#gaze.look(pixels);
     if (!values.every(Number.isFinite)) throw new Error(`model ${this.card.name} gives NaN or infinity for this picture`);
     const size = { width, height };
     const saliency = { width: columns, height: rows, values };
-    const at = (/** @type {Size} */ wanted) => logDensity(saliency, working, this.card, wanted, centerBias);
-    const contents = () => this.#contents(pixels);
-    const ofKind =
-      centerBias === "model" && this.card.kinds
-        ? (/** @type {number} */ screen) => logDensityOfKind(saliency, working, this.card, gridSize(size), screen)
-        : null;
+    const screen = isScreen(this.card, summary);
+    const bias = biasOf(this.card, centerBias, screen);
+    const at = (/** @type {Size} */ wanted) => logDensity(saliency, working, this.card, wanted, bias);
+    const heads = () => this.#mapHeads(pixels);
     const begun = performance.now();
     const grid = at(gridSize(size));
     const times = { ...milliseconds, tail: performance.now() - begun };
-    return new GazeMap(grid, size, { model: this.card.name, centerBias, contents, ofKind, at, milliseconds: times });
+    return new GazeMap(grid, size, { model: this.card.name, centerBias, screen, heads, at, milliseconds: times });
   }
 
   /**
-   * Where heads are, and how likely the picture is a screen and not a photograph.
+   * How likely each cell of a grid over the picture belongs to a head.
    * @param {Pixels} pixels
    */
-  async #contents(pixels) {
+  async #mapHeads(pixels) {
     if (!this.#loadHeads) return null;
     this.#heads ??= this.#loadHeads().catch((error) => {
       this.#heads = undefined; // the next picture tries again
       throw error;
     });
     const { values, rows, columns } = await (await this.#heads).look(pixels);
-    const cells = rows * columns;
-    const screen = values.subarray(cells, 2 * cells).reduce((sum, value) => sum + value, 0) / cells;
-    return { heads: { width: columns, height: rows, values: values.subarray(0, cells) }, screen };
+    return { width: columns, height: rows, values: values.subarray(0, rows * columns) };
   }
 }

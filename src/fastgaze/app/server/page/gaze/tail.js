@@ -8,6 +8,11 @@ import { between } from "./numbers.js";
 /** @typedef {import("./numbers.js").Size} Size */
 /** @typedef {import("./card.js").Card} Card */
 /** @typedef {{ width: number, height: number, values: Float32Array }} Grid */
+/**
+ * Where people look by habit: as the model expects for a picture like this one, as in a photograph or on a screen, or
+ * nowhere in particular.
+ * @typedef {"model" | "photograph" | "screen" | "none"} BiasName
+ */
 
 // As in runtime/tail.py and runtime/card.py.
 const KIND_STEPS = 16;
@@ -19,36 +24,52 @@ const DOUBT = 0.01;
  * @param {Size} working
  * @param {Card} card
  * @param {Size} size of the result
- * @param {"model" | "none"} [centerBias]
+ * @param {Grid | null} bias
  * @returns {Grid}
  */
-export function logDensity(saliency, working, card, size, centerBias = "model") {
+export function logDensity(saliency, working, card, size, bias) {
   const left = axisMatrix(saliency.height, working.height, size.height, card.sigma);
   const right = axisMatrix(saliency.width, working.width, size.width, card.sigma);
   const logits = product(left, saliency, right, size);
   for (let i = 0; i < logits.length; i++) logits[i] *= card.temperature;
-  if (centerBias === "model") addStretched(logits, card.bias, size);
+  if (bias) addStretched(logits, bias, size);
   return { ...size, values: logSoftmax(logits) };
 }
 
 /**
- * The same with the centre bias of a picture that is a screen with the probability `screen`, in even steps, for a model
- * that knows the biases of photographs and screens.
- * @param {Grid} saliency
- * @param {Size} working
+ * How likely the picture with this summary is a screen, 0..1; null if the model does not tell.
  * @param {Card} card
- * @param {Size} size
- * @param {number} screen
+ * @param {Float32Array | null} summary
  */
-export function logDensityOfKind(saliency, working, card, size, screen) {
-  if (!card.kinds) return logDensity(saliency, working, card, size);
+export function isScreen({ name, kinds }, summary) {
+  if (!kinds) return null;
+  const { weights, offset } = kinds;
+  if (summary?.length !== weights.length) throw new Error(`model ${name} gives no summary that fits its card; export it again`);
+  return 1 / (1 + Math.exp(-summary.reduce((sum, value, i) => sum + value * weights[i], offset)));
+}
+
+/**
+ * The centre bias of that name, for a picture that is a screen with the probability `screen`, in even steps.
+ * @param {Card} card
+ * @param {BiasName} name
+ * @param {number | null} screen
+ * @returns {Grid | null}
+ */
+export function biasOf(card, name, screen) {
+  if (!["model", "photograph", "screen", "none"].includes(name)) {
+    throw new TypeError(`centerBias "${name}" is not "model", "photograph", "screen" or "none"`);
+  }
+  if (name === "none") return null;
+  if (name === "model" && (!card.kinds || screen === null)) return card.bias;
+  if (!card.kinds) throw new TypeError(`model ${card.name} has one centre bias for all kinds of pictures; use "model" or "none"`);
   const { photograph, screen: page } = card.kinds;
-  const sure = Math.min(Math.max(Math.round(KIND_STEPS * screen) / KIND_STEPS, DOUBT), 1 - DOUBT);
+  const likely = name === "model" ? Number(screen) : Number(name === "screen");
+  const sure = Math.min(Math.max(Math.round(KIND_STEPS * likely) / KIND_STEPS, DOUBT), 1 - DOUBT);
   const values = photograph.values.map((value, i) => {
     const high = Math.max(value, page.values[i]);
     return high + Math.log((1 - sure) * Math.exp(value - high) + sure * Math.exp(page.values[i] - high));
   });
-  return logDensity(saliency, working, { ...card, bias: { ...photograph, values } }, size);
+  return { ...photograph, values };
 }
 
 /**
