@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 Images = Annotated[
     list[str],
-    typer.Argument(metavar="IMAGES", help="Picture files, folders or globs, or - for stdin.", show_default=False),
+    typer.Argument(
+        metavar="IMAGES",
+        help="Picture files, globs, folders with everything below, or - for stdin.",
+        show_default=False,
+    ),
 ]
 Bias = Annotated[
     str, typer.Option("--center-bias", help="model, none, or FILE.npy with a log density of shape (height, width).")
