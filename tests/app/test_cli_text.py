@@ -56,6 +56,15 @@ def test_the_command_that_roi_prints_can_be_run_as_it_is(
     assert command[:7] == ["ffmpeg", "-i", str(clip), "-filter_complex_script", str(graph), "-map", "[out]"]
 
 
+def test_the_command_that_roi_prints_has_the_quality_for_which_its_size_was_measured(
+    clip: Path, bright_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = clip.with_name("roi.ffmpeg")
+    assert run("roi", clip, "--format", "ffmpeg", "--out", graph, "--model", bright_file, "--neutral", "--crf", 26) == 0
+    command = shlex.split(capsys.readouterr().err.splitlines()[-1])
+    assert command[-5:] == ["-c:v", "libx264", "-crf", "26", "OUT.mp4"]
+
+
 def test_batch_names_its_output(
     odd: Path, bright_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,6 +127,25 @@ def test_a_region_may_belong_to_one_of_several_pictures_and_an_error_names_its_p
         assert f"{small}: region 'right'" in capsys.readouterr().err
 
 
+def test_a_region_of_a_picture_that_is_not_there_is_refused(
+    designs: list[Path], model: Path, client: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outs = {"predict": tmp_path / "out", "report": tmp_path / "report.html", "compare": tmp_path / "both.png"}
+    for verb, out in outs.items():
+        for number in (0, 3):
+            region = f"cta@{number}=10,10,20,20"
+            assert run(verb, *designs, "--model", model, "--out", out, "--region", region) == 2
+            message = f"there is no picture {number} for region 'cta@{number}'; the last is 2"
+            assert message in capsys.readouterr().err
+        assert not out.exists()
+    content = designs[0].read_bytes()
+    alone = client.post("/v1/gaze", params={"region": "cta@2=1,1,9,9"}, content=content)
+    both = client.post("/v1/compare", params={"region": "cta@3=1,1,9,9"}, files=[("file", content)] * 2)
+    for answer, last in ((alone, 1), (both, 2)):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_option")
+        assert f"the last is {last}" in answer.json()["error"]["message"]
+
+
 def test_the_server_draws_styles_legends_and_regions(client: httpx.Client) -> None:
     content = encoded(picture())
 

@@ -140,6 +140,12 @@ def test_streams_are_read_from_where_they_stand_to_their_end(tmp_path: Path) -> 
             assert np.array_equal(pixels(stream), RGB)
 
 
+def test_a_folder_is_no_picture_whatever_it_holds(tmp_path: Path) -> None:
+    Image.fromarray(RGB).save(tmp_path / "a.png")
+    with pytest.raises(ImageError, match="is a folder; give an image file"):
+        open_picture(tmp_path)
+
+
 def test_streams_that_give_nothing_useful_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     Image.fromarray(RGB).save(path)
@@ -148,6 +154,11 @@ def test_streams_that_give_nothing_useful_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"stream: nothing is left .* seek\(0\)"):
         open_picture(written)
     with (tmp_path / "notes.txt").open("w+") as text, pytest.raises(ArgumentError, match=r"gives str, .* with 'rb'"):
+        open_picture(text)  # type: ignore[arg-type]
+    with (
+        path.open(encoding="utf-8") as text,
+        pytest.raises(ArgumentError, match=r"a\.png: .* gives text, .* with 'rb'"),
+    ):
         open_picture(text)  # type: ignore[arg-type]
     with path.open("rb") as file:
         pass

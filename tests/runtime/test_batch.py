@@ -80,10 +80,10 @@ def test_a_job_is_continued_by_a_model_that_computes_the_same_and_by_no_other(mo
     again.write_bytes(with_card(content, replace(card, name="again", scores={"osie": {"auc": 0.9}})))
     assert run(str(folder), output, str(again), workers=1).done == 0
     again.write_bytes(with_card(content, replace(card, sigma=card.sigma + 1)))
-    with pytest.raises(ArgumentError, match="another model"):
+    with pytest.raises(ArgumentError, match=r"other settings \(model\)"):
         run(str(folder), output, str(again), workers=1)
     export_onnx(bright_model(gain=3.0, sigma=4.0), again, Facts("tiny", working_size=WorkingSize(pixels=96 * 128)))
-    with pytest.raises(ArgumentError, match="another model"):
+    with pytest.raises(ArgumentError, match=r"other settings \(model\)"):
         run(str(folder), output, str(again), workers=1)
 
 
@@ -134,7 +134,7 @@ def test_a_job_runs_in_the_engine_that_is_asked_for_and_is_continued_by_it_alone
     assert [row["bits"] for row in one] == pytest.approx([row["bits"] for row in other], abs=1e-2)
     with pytest.raises(ArgumentError, match="no engine 'cuda'"):
         ShardWorker(WorkerSetup(str(tmp_path), Path(model).read_bytes(), BatchOptions(), "cuda"))
-    with pytest.raises(ArgumentError, match="another engine"):
+    with pytest.raises(ArgumentError, match=r"other settings \(engine\)"):
         run(str(folder), str(tmp_path / "other"), model, workers=1)
     settings = json.loads((tmp_path / "one" / "_job.json").read_text())
     del settings["engine"]
@@ -157,8 +157,10 @@ def test_only_missing_shards_are_done_again(model: str, tmp_path: Path) -> None:
 def test_another_job_in_the_same_folder_is_refused(images: Path, model: str, tmp_path: Path) -> None:
     folder = fill(tmp_path / "images", 2)
     run(str(folder), str(tmp_path / "out"), model, BatchOptions(peaks=2), workers=1)
-    with pytest.raises(ArgumentError, match="another peaks"):
-        run(str(folder), str(tmp_path / "out"), model, BatchOptions(peaks=3), workers=1)
+    with pytest.raises(
+        ArgumentError, match=r"a job with other settings \(ratios, peaks\); continue with the same ones"
+    ):
+        run(str(folder), str(tmp_path / "out"), model, BatchOptions(peaks=3, ratios=("1:1",)), workers=1)
     (tmp_path / "mine").mkdir()
     pq.write_table(pa.table({"a": [1]}), tmp_path / "mine" / "data.parquet")
     with pytest.raises(DataError, match="something else"):

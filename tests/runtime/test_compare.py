@@ -1,5 +1,6 @@
 """Pictures beside each other: one scale, what moved, what regions gained."""
 
+import io
 import re
 from pathlib import Path
 
@@ -29,6 +30,13 @@ def gaze_at(x: float, size: tuple[int, int] = (80, 120), sigma: float = 8) -> Ga
 def comparison(*places: float) -> Comparison:
     boxes = [{"left": LEFT, "right": RIGHT}] * len(places)
     return Comparison([gaze_at(x) for x in places], [str(x) for x in places], boxes)
+
+
+def test_a_comparison_shows_itself_in_a_notebook() -> None:
+    found = comparison(0.25, 0.75)
+    assert repr(found) == "<Comparison of 0.25, 0.75>"
+    with Image.open(io.BytesIO(found._repr_png_())) as shown:
+        assert shown.size == found.image().size
 
 
 def test_what_one_region_loses_another_gains() -> None:

@@ -92,6 +92,37 @@ def test_a_jpeg_is_written_as_finely_as_its_source_and_no_finer(quality: int) ->
     assert quality_of(opened(cut_picture(content, (0, 0, 400, 300), quality=20))) == 20
 
 
+def described_colours(profile: bytes | None) -> bytes | None:
+    return None if profile is None else profile[16:20]
+
+
+@pytest.mark.parametrize("format", ["keep", "jpeg", "png", "webp", "avif", "tiff"])
+def test_a_profile_goes_with_the_colours_that_it_describes_and_with_no_others(format: str) -> None:
+    lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+    sources = [
+        encoded(noise(), "JPEG", icc_profile=PROFILE),
+        encoded(noise().convert("L"), "JPEG", icc_profile=PROFILE),
+        encoded(noise().convert("LAB"), "TIFF", icc_profile=lab),
+        encoded(noise().convert("CMYK"), "JPEG", icc_profile=PROFILE),
+    ]
+    expected = {"RGB": b"RGB ", "L": None, "CMYK": None}
+    for number, source in enumerate(sources):
+        cut = opened(cut_picture(source, (0, 0, 40, 40), format=format))
+        found = described_colours(cut.info.get("icc_profile"))
+        assert found in (None, expected[cut.mode])
+        assert (found is not None) == (number == 0 or (number == 1 and cut.mode == "RGB"))
+
+
+@pytest.mark.parametrize("format", ["png", "webp", "gif"])
+def test_print_colours_with_a_wrong_or_damaged_profile_are_converted_without_it(format: str) -> None:
+    picture = Image.new("CMYK", (80, 60), (0, 255, 255, 0))
+    cmyk_by_name = b"\x00" * 16 + b"CMYK" + b"x" * 300
+    for profile in (PROFILE, b"x" * 300, cmyk_by_name):
+        content = encoded(picture, "JPEG", icc_profile=profile, quality=95)
+        cut = opened(cut_picture(content, (0, 0, 40, 40), format=format)).convert("RGB")
+        assert np.abs(np.asarray(cut)[20, 20].astype(int) - (255, 0, 0)).max() < 25
+
+
 def test_credits_stay_wherever_they_are_kept() -> None:
     packet = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6" dc:rights="B. Agency"/></x:xmpmeta>'
     press = b"Photoshop 3.0\x008BIM\x04\x04\x00\x00\x00\x00\x00\x0e\x1c\x02t\x00\x09C. Writer"

@@ -123,6 +123,12 @@ def test_reprs_are_one_short_line(bright: Predictor) -> None:
         assert "bright" in repr(thing) or "Cut" in repr(thing)
 
 
+def test_a_list_of_the_models_can_be_read() -> None:
+    for model in fastgaze.models():
+        assert model.name in repr(model)
+        assert len(repr(model)) < 500
+
+
 def test_threads_share_a_predictor(bright: Predictor) -> None:
     pictures = [photo(200 + 16 * i, 300, (40 + 25 * i, 60)) for i in range(8)]
 

@@ -265,7 +265,7 @@ def _check_file(path: Path) -> None:
         status = path.stat()
     # A pipe or a device could block for ever or never end.
     if not stat.S_ISREG(status.st_mode):
-        kind = "a folder without pictures" if path.is_dir() else "no regular file"
+        kind = "a folder" if path.is_dir() else "no regular file"
         raise ImageError(f"{path} is {kind}; give an image file")
     if status.st_size > MAX_BYTES:
         raise ImageTooLargeError(f"{path}: {status.st_size} bytes are more than {MAX_BYTES}; scale the picture down")

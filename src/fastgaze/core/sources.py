@@ -124,6 +124,8 @@ def read_stream(stream: ByteStream, most: int) -> tuple[bytearray, str]:
     while chunk and len(content) <= most:
         try:
             chunk = stream.read(_CHUNK)
+        except UnicodeDecodeError as error:
+            raise ArgumentError(f"{label}: the stream gives text, not bytes; open it with 'rb'") from error
         except (OSError, ValueError) as error:  # a closed file is a ValueError
             raise ImageError(f"{label}: cannot read the stream ({' '.join(str(error).split())})") from error
         if not isinstance(chunk, bytes):

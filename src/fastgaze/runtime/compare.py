@@ -15,6 +15,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from fastgaze.core.center_bias import CenterBias
+from fastgaze.core.encoding import encode_png
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Json
 from fastgaze.core.pictures import Source
@@ -71,6 +72,13 @@ class Comparison:
         self.gazes, self.names = tuple(gazes), tuple(names)
         self._boxes, self._fixations = tuple(boxes), fixations
         self.regions = tuple(gaze.regions(own, fixations) for gaze, own in zip(gazes, boxes, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.names)}>"
+
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows."""
+        return encode_png(self.image())
 
     @cached_property
     def scale(self) -> render.Scale:

@@ -279,11 +279,14 @@ def _in_mode(image: Image.Image, name: str) -> Image.Image:
 
 
 def _from_cmyk(image: Image.Image) -> Image.Image:
-    profile = image.info.get("icc_profile")
+    profile = metadata.profile(image, image)
     if profile is None:
         return image.convert("RGB")
-    source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-    converted = ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    try:
+        source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        converted = ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    except (OSError, ImageCms.PyCMSError):  # a damaged profile: the picture itself is whole
+        return image.convert("RGB")
     assert converted is not None  # it is only in place that nothing is returned
     converted.info.pop("icc_profile", None)
     return converted
@@ -335,7 +338,8 @@ def _options(
             options |= {"disposal": 2} if window.has_transparency_data else {}
         case "tiff":
             options["compression"] = source.info.get("compression", "tiff_lzw")
-    return {key: value for key, value in options.items() if value is not None}
+    # Where no profile is named, Pillow writes the one of the source into PNG, TIFF and AVIF.
+    return {key: value for key, value in options.items() if value is not None or key == "icc_profile"}
 
 
 def _quality(source: Image.Image, quality: int | None) -> int:

@@ -16,16 +16,18 @@ _ARTIST, _COPYRIGHT = 0x013B, 0x8298
 _LONGEST_SEGMENT = 65_500
 # Those of printers have up to 3 MB. Pillow copies the rest of a profile for every 64 kB that it writes.
 _LONGEST_PROFILE = 8 << 20
+# Where a profile says which colours it describes, and the modes that hold such colours.
+_COLOUR_SPACE = slice(16, 20)
+_DESCRIBED = {b"RGB ": ("RGB", "RGBA", "P"), b"GRAY": ("L", "LA", "1", "I;16"), b"CMYK": ("CMYK",)}
 _PNG_XMP = "XML:com.adobe.xmp"
 
 
 def profile(source: Image.Image, window: Image.Image) -> bytes | None:
-    """The colour profile, if the window still has the kind of colours that it describes."""
+    """The colour profile, if it describes the kind of colours that the window has: converted pixels have others."""
     profile: bytes | None = source.info.get("icc_profile")
     if profile is None or len(profile) > _LONGEST_PROFILE or (source.mode == "CMYK") != (window.mode == "CMYK"):
         return None
-    grey = profile[16:20] == b"GRAY"
-    return profile if grey == (window.mode in ("L", "LA", "1", "I;16")) else None
+    return profile if window.mode in _DESCRIBED.get(profile[_COLOUR_SPACE], ()) else None
 
 
 def exif(source: Image.Image, window: Image.Image) -> bytes | None:

@@ -162,6 +162,14 @@ def checked_regions(regions: Sequence[Region]) -> tuple[Region, ...]:
     return tuple(regions)
 
 
+def check_pictures(regions: Sequence[Region], count: int) -> None:
+    """Refuse a region of one picture alone, if there is no such picture among ``count`` of them."""
+    for region in regions:
+        if region.picture is not None and not 1 <= region.picture <= count:
+            name = f"{region.name}@{region.picture}"
+            raise ArgumentError(f"there is no picture {region.picture} for region {name!r}; the last is {count}")
+
+
 def boxes_in(regions: Sequence[Region], size: Size, picture: int = 1) -> dict[str, tuple[float, float, float, float]]:
     """Boxes by name in a picture of ``size`` (height, width), the one with this number.
 

@@ -44,7 +44,7 @@ class BundledModel:
     bytes: int
     stride: int = WorkingSize.stride
     default: bool = False
-    scores: Document = field(default_factory=dict)
+    scores: Document = field(default_factory=dict, repr=False)
     data: str = ""
     licence: str = ""
     cpu_ms: float | None = None

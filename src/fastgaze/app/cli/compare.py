@@ -45,11 +45,12 @@ def compare(
     predictor = pictures.load_model(model, engine, threads)
     from fastgaze.core.encoding import encode_png
     from fastgaze.runtime.compare import MOST_PICTURES, Comparison, names_of
-    from fastgaze.runtime.regions import boxes_in, parse_regions
+    from fastgaze.runtime.regions import boxes_in, check_pictures, parse_regions
 
     if not 2 <= len(images) <= MOST_PICTURES:
         raise ArgumentError(f"give 2 to {MOST_PICTURES} pictures to compare, not {len(images)}")
     regions, bias = parse_regions(region or []), pictures.read_bias(center_bias)
+    check_pictures(regions, len(images))
     gazes = [predictor.predict(image, center_bias=bias) for image in images]
     boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]
     found = Comparison(gazes, names_of(images), boxes, fixations)

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 Images = Annotated[
     list[str],
-    typer.Argument(metavar="IMAGES", help="Picture files, folders or globs, or - for stdin.", show_default=False),
+    typer.Argument(
+        metavar="IMAGES",
+        help="Picture files, globs, folders with everything below, or - for stdin.",
+        show_default=False,
+    ),
 ]
 Bias = Annotated[
     str,
@@ -274,7 +278,10 @@ def run_jobs(jobs: list[Job], work: Callable[[Job], dict[str, Json]], verb: str)
 
 def _named(job: Job, error: FastGazeError) -> str:
     """The message with the job's own name: the runtime calls a picture from stdin "bytes"."""
-    return f"{job.label}: {str(error).removeprefix('bytes: ')}" if isinstance(job.source, bytes) else str(error)
+    if isinstance(job.source, bytes):
+        return f"{job.label}: {str(error).removeprefix('bytes: ')}"
+    # A folder that holds pictures is not a job; they are.
+    return f"{job.label} is a folder without pictures" if os.path.isdir(job.source) else str(error)
 
 
 def _reason(error: OSError | MemoryError, verb: str) -> str:

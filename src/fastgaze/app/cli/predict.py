@@ -96,7 +96,7 @@ def predict(
     The results lie beside each picture, as NAME.gaze.png, NAME.npy and NAME.json, or in the folder given with --out.
     For one picture, --out may also name a file that ends in .png, .jpg, .webp, .npy or .json.
     """
-    from fastgaze.runtime.regions import parse_regions
+    from fastgaze.runtime.regions import check_pictures, parse_regions
 
     map_size = None if size is None else parse_size(size)
     predictor = pictures.load_model(model, engine, threads)
@@ -105,6 +105,7 @@ def predict(
     bias = pictures.read_bias(center_bias)
     jobs = pictures.find_jobs(images, out, file)
     regions = parse_regions(region or [])
+    check_pictures(regions, len(jobs))
     piped = pictures.goes_to_stdout(jobs, out, json)
     if piped:
         _check_pipe(jobs, formats)

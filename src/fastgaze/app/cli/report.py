@@ -38,13 +38,14 @@ def report(
 
     from fastgaze.app.report import RATIOS, Section, describe, make_report
     from fastgaze.runtime.crop import parse_ratio
-    from fastgaze.runtime.regions import parse_regions
+    from fastgaze.runtime.regions import check_pictures, parse_regions
 
     regions, bias = parse_regions(region or []), pictures.read_bias(center_bias)
     ratios = ratio or RATIOS
     for text in ratios:
         parse_ratio(text)
     jobs = pictures.find_jobs(images, None)
+    check_pictures(regions, len(jobs))
     sections: list[Section] = []
 
     def work(job: pictures.Job) -> dict[str, Json]:

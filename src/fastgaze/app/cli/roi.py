@@ -67,7 +67,8 @@ def roi(
         _write(bar.track(frames, task_id=task), settings, format, out, interval, source)
     if format == "ffmpeg" and out is not None:
         command = ["ffmpeg", "-i", str(source), "-filter_complex_script", str(out), "-map", "[out]", "-map", "0:a?"]
-        note(shlex.join([*command, "-c:v", "libx264", "OUT.mp4"]))
+        quality = ["-crf", f"{crf:g}"] if neutral else []
+        note(shlex.join([*command, "-c:v", "libx264", *quality, "OUT.mp4"]))
     elif out is not None:
         report(f"wrote {printable(str(out))}")
 

@@ -36,7 +36,7 @@ from fastgaze.runtime.compare import COLUMN, MOST_PICTURES, Comparison, names_of
 from fastgaze.runtime.cutting import Cutter, is_animated, pixels_needed
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
-from fastgaze.runtime.regions import boxes_in, parse_region
+from fastgaze.runtime.regions import boxes_in, check_pictures, parse_region
 
 # What a task may cost in a light worker, and in memory in any.
 _LIGHT_SECONDS = 0.3
@@ -274,6 +274,7 @@ def compare(
     regions = [parse_region(text) for text in options.regions]
     boxes = [boxes_in(regions, gaze.picture_size, number) for number, gaze in enumerate(gazes, 1)]
     try:
+        check_pictures(regions, len(gazes))
         found = Comparison(gazes, names, boxes, options.fixations)
     except ArgumentError as error:
         raise bad_option(str(error)) from None
@@ -289,8 +290,10 @@ def _facts(found: GazeMap, options: Options) -> Document:
 
 def _boxes(found: GazeMap, options: Options) -> dict[str, tuple[float, float, float, float]]:
     """The regions that were asked for, of which each must hold a pixel of the picture."""
-    boxes = boxes_in([parse_region(text) for text in options.regions], found.picture_size)
+    regions = [parse_region(text) for text in options.regions]
+    boxes = boxes_in(regions, found.picture_size)
     try:
+        check_pictures(regions, 1)
         found.regions(boxes)
     except ArgumentError as error:
         raise bad_option(str(error)) from None

@@ -185,8 +185,9 @@ def _compare(before: Document, now: Document, url: str) -> None:
         raise ArgumentError(f"{url} holds a job of another version of fastgaze, whose rows differ; give a new folder")
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
+        other = ", ".join(changed)
         raise ArgumentError(
-            f"{url} holds a job with another {', '.join(changed)}; continue with the same settings or give a new folder"
+            f"{url} holds a job with other settings ({other}); continue with the same ones or give a new folder"
         )
 
 
