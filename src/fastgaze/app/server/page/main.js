@@ -1,23 +1,20 @@
 // What the user does, what the page then knows, and what it shows.
 
-import * as address from "./address.js";
 import * as boxes from "./boxes.js";
-import * as compare from "./compare.js";
+import { closeComparison, measureRegions, startComparing } from "./design.js";
 import { engine, Refusal } from "./engine.js";
-import { GazeMap } from "./gaze/map.js";
+import { copyLink, recall, remember } from "./link.js";
+import { calm, complain, report, say } from "./messages.js";
 import * as panel from "./panel.js";
+import { predict, showAsServerSeesIt, WINDOWS } from "./pictures.js";
 import * as saving from "./save.js";
 import * as stage from "./stage.js";
+import { $, options, state, windows } from "./state.js";
 
-const $ = (id) => document.getElementById(id);
 const MOST_PICTURES = 24;
-const WINDOWS = "3"; // suggested for every ratio
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 // What was changed is on the screen; in a tab that nobody sees, nothing is painted.
 const painted = () => Promise.race([new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))), pause(0.25)]);
-
-// A picture: { file, example, url, size, decoding, result, asked, regions, gaze }. `asked` are the options of `result`.
-const state = { models: [], limits: null, pictures: [], current: null, other: null, ratio: "", chosen: 0, request: null, wanted: null };
 
 // -- what is shown --------------------------------------------------------------------------------
 
@@ -33,16 +30,6 @@ function enter(name) {
   if ($("drop").contains(focused) && name !== "empty") $("another").focus({ preventScroll: true });
   if (focused === $("another") && name === "empty") $("choose").focus({ preventScroll: true });
 }
-
-const say = (text) => { $("status").textContent = text; };
-
-function complain(text, retriable = false) {
-  $("alert-text").textContent = text;
-  $("retry").hidden = !retriable || !state.current;
-  $("alert").hidden = false;
-}
-
-const calm = () => { $("alert").hidden = true; };
 
 function showResult() {
   const picture = state.current;
@@ -86,8 +73,6 @@ async function findCrops(picture, window) {
   }
 }
 
-const windows = () => state.current?.result?.crops.find((crop) => crop.ratio === state.ratio)?.windows ?? [];
-
 function chooseRatio(ratio, index = 0) {
   state.ratio = ratio;
   panel.checkRatio(ratio);
@@ -122,8 +107,6 @@ function showModelFacts() {
 }
 
 // -- from files to results ------------------------------------------------------------------------
-
-const options = () => ({ model: $("model").value, center_bias: $("bias").checked ? "model" : "none" });
 
 function take(files, example = null) {
   if (!files?.length) return;
@@ -185,25 +168,6 @@ async function look() {
   }
 }
 
-// Results are kept as long as the options stay the same.
-async function predict(picture, signal) {
-  const asked = options();
-  const key = JSON.stringify(asked);
-  if (picture.result && picture.asked === key) return;
-  const result = await engine.look(picture.file, { ...asked, ratio: panel.RATIOS.join(","), n: WINDOWS }, signal);
-  Object.assign(picture, { result, asked: key, gaze: null });
-}
-
-// A TIFF, or a turned picture that this browser does not turn: show the one that the server decoded.
-async function showAsServerSeesIt(picture, signal) {
-  const { width, height } = picture.result.picture_size;
-  if (picture.size?.width === width && picture.size?.height === height) return;
-  const url = URL.createObjectURL(await engine.picture(picture.file, signal));
-  await stage.showPhoto(url);
-  URL.revokeObjectURL(picture.url);
-  Object.assign(picture, { url, size: picture.result.picture_size });
-}
-
 async function fail(picture, error) {
   const known = error instanceof Refusal;
   const retriable = known && error.retriable;
@@ -231,108 +195,6 @@ function remove(picture) {
   state.pictures.splice(index, 1);
   if (picture === state.current) show(state.pictures[Math.min(index, state.pictures.length - 1)]);
   else showPictures();
-}
-
-// -- regions and comparison -----------------------------------------------------------------------
-
-// The map on its grid; asked for once, then every box is measured here.
-async function gazeOf(picture) {
-  const { model, center_bias, picture_size } = picture.result;
-  picture.gaze ??= engine
-    .grid(picture.file, { model, center_bias, picture_size })
-    .then((grid) => new GazeMap(grid, picture_size, { model }));
-  try {
-    return await picture.gaze;
-  } catch (error) {
-    picture.gaze = null;
-    throw error;
-  }
-}
-
-async function measureRegions(settled) {
-  const picture = state.current;
-  $("regions-hint").hidden = picture.regions.length > 0;
-  if (settled) remember();
-  if (!picture.regions.length) return;
-  try {
-    const gaze = await gazeOf(picture);
-    if (state.current !== picture) return;
-    boxes.showFacts(gaze.regions(Object.fromEntries(picture.regions.map(({ name, box }) => [name, boxes.edges(box)]))));
-  } catch (error) {
-    report(error, "The regions cannot be measured.");
-  }
-}
-
-async function startComparing() {
-  const [first, second] = [state.current, state.pictures[Number($("compare").value)]];
-  if (!second) return closeComparison();
-  try {
-    await predict(second);
-    const [a, b] = await Promise.all([gazeOf(first), gazeOf(second)]);
-    state.other = second;
-    const described = [[first, a], [second, b]].map(([{ file, url, regions }, gaze]) => ({ name: file.name, url, gaze, regions }));
-    await compare.show(...described);
-    $("view").hidden = true;
-    $("comparison").hidden = false;
-    $("comparison").scrollIntoView({ block: "nearest" });
-    say(`${first.file.name} and ${second.file.name} are shown side by side.`);
-  } catch (error) {
-    $("compare").value = "";
-    report(error, "The pictures cannot be compared.");
-  }
-}
-
-function closeComparison() {
-  const open = state.other !== null;
-  state.other = null;
-  $("comparison").hidden = true;
-  $("compare").value = "";
-  if (open) $("view").hidden = false;
-}
-
-function report(error, otherwise) {
-  complain(error instanceof Refusal ? error.message : otherwise);
-  if (!(error instanceof Refusal)) console.error(error);
-}
-
-// -- the address ----------------------------------------------------------------------------------
-
-function remember() {
-  const { current, ratio, chosen } = state;
-  if (!current?.result || state.wanted) return;
-  const [first] = state.models;
-  address.write({
-    model: $("model").value === first?.name ? "" : $("model").value,
-    bias: $("bias").checked,
-    ratio,
-    window: chosen,
-    opacity: Number($("opacity").value),
-    marks: $("show-marks").checked,
-    example: current.example,
-    regions: current.regions,
-  });
-}
-
-function recall(names) {
-  const wanted = (state.wanted = address.read());
-  if (state.models.some(({ name }) => name === wanted.model)) $("model").value = wanted.model;
-  $("bias").checked = wanted.bias;
-  $("show-marks").checked = wanted.marks;
-  if (wanted.opacity >= 0 && wanted.opacity <= 100) $("opacity").value = wanted.opacity;
-  if (panel.RATIOS.includes(wanted.ratio)) state.ratio = wanted.ratio;
-  if (names.includes(wanted.example)) openExample(wanted.example);
-}
-
-async function copyLink() {
-  try {
-    await navigator.clipboard.writeText(location.href);
-    $("link-hint").textContent = state.current.example
-      ? "Copied. Whoever opens it sees this example with these settings and regions."
-      : "Copied. Whoever opens it adds the picture and sees these settings and regions.";
-  } catch {
-    $("link-hint").textContent = "This browser does not let the page copy; take the address from its bar.";
-  }
-  say($("link-hint").textContent);
 }
 
 // -- what the user does ---------------------------------------------------------------------------
@@ -411,7 +273,8 @@ async function start() {
     panel.showExamples(examples, openExample);
     const most = `Up to ${Math.floor(limits.bytes / 2 ** 20)} MB and ${Math.floor(limits.pixels / 1e6)} megapixels.`;
     $("hint").textContent = `JPEG, PNG, WebP, AVIF or GIF. ${most} ${promise}`;
-    recall(examples);
+    const example = recall();
+    if (examples.includes(example)) openExample(example);
     showModelFacts();
   } catch (error) {
     complain(error.message);
