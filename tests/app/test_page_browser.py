@@ -283,6 +283,61 @@ def test_several_pictures_are_kept_side_by_side_and_can_be_left(page: "playwrigh
     assert page.locator("#strip-list .thumb").count() == 2
 
 
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
+def test_many_pictures_do_not_push_the_page_out_of_the_window(
+    browser: "playwright.Browser", url: str, tmp_path: Path, width: int, height: int
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height})
+    page = context.new_page()
+    page.goto(url)
+    paths = [tmp_path / f"{number}.png" for number in range(20)]
+    for path in paths:
+        path.write_bytes(PHOTO)
+    page.set_input_files("#file", paths)
+    wait_for_result(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    photo = box_of(page.locator("#photo"))
+    assert photo["x"] >= 0
+    assert photo["x"] + photo["width"] <= width
+    context.close()
+
+
+def test_files_that_are_no_pictures_are_named_and_the_others_are_shown(page: "playwright.Page", tmp_path: Path) -> None:
+    contents = {"notes.txt": b"hello", "empty.png": b"", "good.png": PHOTO, "huge.png": bytes(2 << 20)}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    page.set_input_files("#file", [tmp_path / name for name in contents])
+    wait_for_result(page)
+    assert page.text_content("#name") == "good.png"
+    message = page.inner_text("#alert-text")
+    assert message.startswith("3 files were left out")
+    assert all(name in message for name in contents if name != "good.png")
+    assert page.is_hidden("#strip")
+
+
+def test_a_name_cannot_turn_the_words_around_it(page: "playwright.Page") -> None:
+    drop(page, name="\u202egnp.evil.png")
+    wait_for_result(page)
+    assert page.text_content("#caption") == "gnp.evil.png \u00b7 320 \u00d7 240"
+
+
+def test_a_long_page_can_be_seen_at_its_own_width(page: "playwright.Page") -> None:
+    drop(page)
+    wait_for_result(page)
+    assert page.is_hidden("#wide-choice")
+    drop(page, encoded(picture(600, 4000)), "long.png")
+    until(page, "document.getElementById('name').textContent === 'long.png'")
+    wait_for_result(page)
+    assert box_of(page.locator("#photo"))["width"] < 120
+    page.check("#wide")
+    assert box_of(page.locator("#photo"))["width"] == pytest.approx(600, abs=2)
+    pane = box_of(page.locator(".pane"))
+    assert pane["y"] + pane["height"] < 800
+    page.locator(".pane").evaluate("(pane) => pane.scrollTo(0, 1e6)")
+    photo = box_of(page.locator("#photo"))
+    assert photo["y"] + photo["height"] == pytest.approx(pane["y"] + pane["height"], abs=2)
+
+
 def region_facts(page: "playwright.Page") -> str:
     until(page, "document.querySelector('#region-list .facts')?.textContent.includes('%')")
     return page.inner_text("#region-list .facts")

@@ -4,7 +4,7 @@ import * as boxes from "./boxes.js";
 import { closeComparison, measureRegions, startComparing } from "./design.js";
 import { engine, Refusal } from "./engine.js";
 import { copyLink, recall, remember } from "./link.js";
-import { calm, complain, report, say } from "./messages.js";
+import { anyRefused, calm, complain, forgive, refuse, report, say } from "./messages.js";
 import * as panel from "./panel.js";
 import { predict, showAsServerSeesIt, WINDOWS } from "./pictures.js";
 import * as saving from "./save.js";
@@ -44,13 +44,18 @@ function showResult() {
   chooseRatio(state.ratio, window);
   painted().then(() => findCrops(picture, window));
   const { network, total } = result.milliseconds;
-  $("caption").textContent = `${file.name} · ${size.width} × ${size.height}`;
+  showName(picture, ` · ${size.width} × ${size.height}`);
   $("timing").textContent = `${panel.time(total)} in all, ${panel.time(network)} in the network`;
   $("photo").alt = `${file.name}, with where people look in it`;
   const places = result.peaks.length === 1 ? "One place draws" : `${result.peaks.length} places draw`;
   say(`Done in ${panel.time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of the attention.`);
   showPictures();
   measureRegions(true);
+}
+
+function showName({ file }, size = "") {
+  $("name").textContent = $("name").title = file.name;
+  $("pixels").textContent = size;
 }
 
 function showPictures() {
@@ -110,8 +115,10 @@ function showModelFacts() {
 
 function take(files, example = null) {
   if (!files?.length) return;
-  calm();
-  const fitting = [...files].filter(isAccepted).slice(0, MOST_PICTURES);
+  forgive();
+  const accepted = [...files].filter(isAccepted).map(plainlyNamed);
+  const fitting = accepted.slice(0, MOST_PICTURES);
+  accepted.slice(MOST_PICTURES).forEach((file) => refuse(file, `It is one too many; the page keeps ${MOST_PICTURES} pictures.`));
   if (!fitting.length) return;
   const added = fitting.map((file) => ({ file, example, url: URL.createObjectURL(file), result: null, asked: "", regions: [] }));
   if (state.wanted?.regions.length) added[0].regions = state.wanted.regions;
@@ -122,9 +129,16 @@ function take(files, example = null) {
 
 function isAccepted(file) {
   const most = state.limits?.bytes ?? Infinity;
-  if (file.size <= most) return true;
-  complain(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MB; at most ${Math.floor(most / 2 ** 20)} MB are accepted.`);
-  return false;
+  const megabytes = (bytes) => Math.floor(bytes / 2 ** 20);
+  if (file.size === 0) refuse(file, "The file is empty.");
+  else if (file.size > most) refuse(file, `The file has ${megabytes(file.size)} MB; at most ${megabytes(most)} MB are accepted.`);
+  return file.size > 0 && file.size <= most;
+}
+
+// Characters that turn the direction of writing would make a name look like another one.
+function plainlyNamed(file) {
+  const name = file.name.replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
+  return name === file.name ? file : new File([file], name, { type: file.type });
 }
 
 async function show(picture) {
@@ -133,7 +147,7 @@ async function show(picture) {
   state.request = null;
   state.current = picture;
   showPictures();
-  $("caption").textContent = picture.file.name;
+  showName(picture);
   $("timing").textContent = $("photo").alt = "";
   stage.showWindow(null);
   boxes.show([], { width: 1, height: 1 });
@@ -159,7 +173,7 @@ async function look() {
     await Promise.all([stage.showHeat(picture.result.heat), picture.decoding]);
     await showAsServerSeesIt(picture, request.signal);
     if (state.request !== request) return;
-    calm();
+    if (!anyRefused()) calm();
     enter("result");
     showResult();
   } catch (error) {
@@ -171,21 +185,25 @@ async function look() {
 async function fail(picture, error) {
   const known = error instanceof Refusal;
   const retriable = known && error.retriable;
+  if (!known) complain("Something went wrong in this page. Reload it.");
+  else if (picture.result || retriable) complain(`${picture.file.name}: ${error.message}`, retriable);
+  else refuse(picture.file, error.message);
+  say("");
   if (!picture.result && !retriable) await leave(picture);
   else enter(picture.result ? "result" : "empty");
   if (state.current?.result) $("model").value = state.current.result.model;
-  complain(known ? `${picture.file.name}: ${error.message}` : "Something went wrong in this page. Reload it.", retriable);
-  say("");
   if (!known) console.error(error);
 }
 
-// A picture that cannot be looked at goes; the last one that could be takes its place.
+// A picture that cannot be looked at goes; the next one takes its place, or the last one that could be looked at.
 async function leave(picture) {
+  const index = state.pictures.indexOf(picture);
   URL.revokeObjectURL(picture.url);
-  state.pictures = state.pictures.filter((each) => each !== picture);
-  const last = state.pictures.findLast((each) => each.result);
-  state.current = last ?? null;
-  if (last) await show(last);
+  state.pictures.splice(index, 1);
+  const next = state.pictures[index] ?? state.pictures.findLast((each) => each.result) ?? null;
+  state.current = next;
+  showPictures();
+  if (next) await show(next);
   else enter("empty");
 }
 
@@ -231,10 +249,11 @@ function listen() {
   on("another", "click", choose);
   on("file", "change", () => take($("file").files));
   on("retry", "click", look);
-  on("dismiss", "click", calm);
+  on("dismiss", "click", forgive);
   on("opacity", "input", setOpacity);
   on("opacity", "change", remember);
   on("show-marks", "change", () => { setMarks(); remember(); });
+  on("wide", "change", stage.setWide);
   on("model", "change", () => { showModelFacts(); if (state.current) look(); });
   on("bias", "change", () => { if (state.current) look(); });
   on("compare", "change", startComparing);

@@ -1,11 +1,20 @@
 // The picture with what lies over it: heat map, numbered marks, crop window.
 
 const $ = (id) => document.getElementById(id);
+const LONG = 0.5; // width by height, below which a picture can be seen at its own width
 const percent = (part, whole) => `${(100 * part) / whole}%`;
 
 export function setSize({ width, height }) {
   $("frame").style.aspectRatio = `${width} / ${height}`;
   $("view").style.setProperty("--ratio", width / height);
+  $("view").style.setProperty("--pixels", `${width}px`);
+  $("wide-choice").hidden = width > LONG * height;
+  setWide();
+}
+
+// Fitted into the window, a long page would be a narrow strip that nobody can read.
+export function setWide() {
+  $("view").classList.toggle("wide", !$("wide-choice").hidden && $("wide").checked);
 }
 
 // Resolves to the size that the browser sees, or null when it cannot show the file.
