@@ -2,11 +2,13 @@
 
 import base64
 import io
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import numpy as np
 import pytest
 from PIL import Image
@@ -130,6 +132,27 @@ def test_the_slider_changes_how_much_of_the_map_is_seen(page: "playwright.Page")
     assert np.abs(full - clear).max() > 60
 
 
+def test_a_focus_map_is_the_fog_of_the_command_line(page: "playwright.Page", url: str) -> None:
+    drop(page)
+    wait_for_result(page)
+    assert page.is_visible("#heat-legend")
+    clear = page.get_attribute("#heat", "src")
+    page.select_option("#style", "focus")
+    until(page, f"document.getElementById('heat').src !== {json.dumps(clear)}")
+    assert page.is_visible("#focus-legend")
+    assert "style=focus" in page.url
+    page.focus("#opacity")
+    page.keyboard.press("End")
+    name, content = download(page, "#save-overlay")
+    fogged = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).astype(int)
+    query = "format=overlay&style=focus&opacity=1&size=320x240"
+    expected = httpx.post(f"{url}/v1/gaze?{query}", content=PHOTO).content
+    wanted = np.asarray(Image.open(io.BytesIO(expected)).convert("RGB")).astype(int)
+    assert name == "spot.gaze.png"
+    assert np.abs(fogged - wanted).mean() < 1
+    assert np.percentile(np.abs(fogged - wanted), 99) < 8
+
+
 def test_another_model_marks_another_place(page: "playwright.Page") -> None:
     drop(page)
     wait_for_result(page)
@@ -212,13 +235,13 @@ def test_everything_is_reached_with_the_keyboard_and_shows_its_focus(page: "play
     wait_for_result(page)
     assert page.evaluate("document.activeElement.id") == "another"
     reached = []
-    for _ in range(18):
+    for _ in range(19):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.name"))
         outline = "(e => getComputedStyle(e.type === 'radio' ? e.nextElementSibling : e).outlineStyle)"
         if reached[-1]:
             assert page.evaluate(f"{outline}(document.activeElement)") != "none", reached[-1]
-    results = ["opacity", "show-marks", "ratio", "save-overlay", "save-heat", "save-npy"]
+    results = ["style", "opacity", "show-marks", "ratio", "save-overlay", "save-heat", "save-npy"]
     wanted = [*results, "add-region", "copy-link", "model", "bias"]
     assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
     page.focus("input[name=ratio]")
@@ -379,11 +402,12 @@ def test_a_region_is_drawn_named_moved_and_measured(page: "playwright.Page") -> 
 
 def test_the_address_brings_back_settings_regions_and_the_example(page: "playwright.Page", url: str) -> None:
     page.goto("about:blank")
-    page.goto(f"{url}/#example=spot.png&ratio=1:1&window=2&opacity=30&marks=off&model=dark&region=disc=200,20,80,80")
+    page.goto(f"{url}/#example=spot.png&ratio=1:1&window=2&opacity=30&style=focus&marks=off&model=dark&region=disc=200,20,80,80")
     wait_for_result(page, "dark")
     until(page, "document.querySelector('#region-list .facts')?.textContent.includes('%')")
     assert page.input_value("#region-list input") == "disc"
     assert page.input_value("#opacity") == "30"
+    assert page.input_value("#style") == "focus"
     assert not page.is_checked("#show-marks")
     assert page.is_checked("input[name=ratio][value='1:1']")
     assert page.is_checked("input[name=window][value='1']")

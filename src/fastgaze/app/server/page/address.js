@@ -9,18 +9,20 @@ export function read() {
     ratio: query.get("ratio") ?? "",
     window: number("window") - 1,
     opacity: number("opacity"),
+    style: query.get("style") === "focus" ? "focus" : "heat",
     marks: query.get("marks") !== "off",
     example: query.get("example"),
     regions: query.getAll("region").map(parseRegion).filter(Boolean),
   };
 }
 
-export function write({ model, bias, ratio, window, opacity, marks, example, regions }) {
+export function write({ model, bias, ratio, window, opacity, style, marks, example, regions }) {
   const query = new URLSearchParams();
   if (example) query.set("example", example);
   if (ratio) query.set("ratio", ratio);
   if (window > 0) query.set("window", String(window + 1));
   if (opacity !== 70) query.set("opacity", String(opacity));
+  if (style !== "heat") query.set("style", style);
   if (!marks) query.set("marks", "off");
   if (model) query.set("model", model);
   if (!bias) query.set("center_bias", "none");

@@ -15,6 +15,7 @@ export function remember() {
     ratio,
     window: chosen,
     opacity: Number($("opacity").value),
+    style: $("style").value,
     marks: $("show-marks").checked,
     example: current.example,
     regions: current.regions,
@@ -26,6 +27,7 @@ export function recall() {
   const wanted = (state.wanted = address.read());
   if (state.models.some(({ name }) => name === wanted.model)) $("model").value = wanted.model;
   $("bias").checked = wanted.bias;
+  $("style").value = wanted.style;
   $("show-marks").checked = wanted.marks;
   if (wanted.opacity >= 0 && wanted.opacity <= 100) $("opacity").value = wanted.opacity;
   if (RATIOS.includes(wanted.ratio)) state.ratio = wanted.ratio;

@@ -6,7 +6,7 @@ import { engine, Refusal } from "./engine.js";
 import { copyLink, recall, remember } from "./link.js";
 import { anyRefused, calm, complain, forgive, refuse, report, say } from "./messages.js";
 import * as panel from "./panel.js";
-import { predict, showAsServerSeesIt, WINDOWS } from "./pictures.js";
+import { layerOf, predict, showAsServerSeesIt, WINDOWS } from "./pictures.js";
 import * as saving from "./save.js";
 import * as stage from "./stage.js";
 import { $, options, state, windows } from "./state.js";
@@ -102,6 +102,20 @@ function setOpacity() {
   stage.setOpacity($("opacity").value / 100);
 }
 
+async function setStyle() {
+  const { current } = state;
+  stage.showLegend($("style").value);
+  remember();
+  try {
+    const layer = await layerOf(current);
+    if (state.current === current) await stage.showLayer(layer);
+  } catch (error) {
+    $("style").value = "heat";
+    stage.showLegend($("style").value);
+    report(error, "The map cannot be drawn.");
+  }
+}
+
 function setMarks() {
   $("marks").hidden = !$("show-marks").checked;
 }
@@ -170,7 +184,7 @@ async function look() {
   say(`Looking at ${picture.file.name}.`);
   try {
     await predict(picture, request.signal);
-    await Promise.all([stage.showHeat(picture.result.heat), picture.decoding]);
+    await Promise.all([layerOf(picture).then(stage.showLayer), picture.decoding]);
     await showAsServerSeesIt(picture, request.signal);
     if (state.request !== request) return;
     if (!anyRefused()) calm();
@@ -250,6 +264,7 @@ function listen() {
   on("file", "change", () => take($("file").files));
   on("retry", "click", look);
   on("dismiss", "click", forgive);
+  on("style", "change", setStyle);
   on("opacity", "input", setOpacity);
   on("opacity", "change", remember);
   on("show-marks", "change", () => { setMarks(); remember(); });
@@ -298,6 +313,7 @@ async function start() {
   } catch (error) {
     complain(error.message);
   }
+  stage.showLegend($("style").value);
   setOpacity();
   setMarks();
 }

@@ -1,10 +1,11 @@
 // What the engine says about a picture; asked once and kept with it.
 
 import { engine } from "./engine.js";
+import { paintFocus } from "./focus.js";
 import { GazeMap } from "./gaze/map.js";
 import { RATIOS } from "./panel.js";
 import * as stage from "./stage.js";
-import { options } from "./state.js";
+import { $, options } from "./state.js";
 
 export const WINDOWS = "3"; // suggested for every ratio
 
@@ -25,6 +26,15 @@ export async function showAsServerSeesIt(picture, signal) {
   await stage.showPhoto(url);
   URL.revokeObjectURL(picture.url);
   Object.assign(picture, { url, size: picture.result.picture_size });
+}
+
+// What lies over the picture, as an address.
+export async function layerOf(picture) {
+  if ($("style").value === "heat") return picture.result.heat;
+  const { grid } = await gazeOf(picture);
+  const canvas = Object.assign(document.createElement("canvas"), { width: grid.width, height: grid.height });
+  canvas.getContext("2d").putImageData(new ImageData(paintFocus(grid), grid.width, grid.height), 0, 0);
+  return canvas.toDataURL("image/png");
 }
 
 // The map on its grid; asked for once, then every box is measured here.
