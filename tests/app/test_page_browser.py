@@ -400,6 +400,24 @@ def test_a_region_is_drawn_named_moved_and_measured(page: "playwright.Page") -> 
     assert "region" not in page.url
 
 
+def test_the_name_of_a_region_covers_nothing_of_it_and_is_in_the_download(page: "playwright.Page", url: str) -> None:
+    page.goto("about:blank")
+    page.goto(f"{url}/#example=spot.png&opacity=0&region=middle=100,100,60,20&region=top=200,4,100,20")
+    wait_for_result(page)
+    region_facts(page)
+    for region in page.locator("#boxes .region").all():
+        label, box = box_of(region.locator("span")), box_of(region)
+        above, below = label["y"] + label["height"] <= box["y"] + 3, label["y"] >= box["y"] + box["height"] - 3
+        assert above or below
+        assert re.search(r"^(middle|top) [\d.]+%$", region.inner_text())
+    _, content = download(page, "#save-overlay")
+    drawn = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).astype(int)
+    changed = np.abs(drawn - np.asarray(picture())).max(axis=2) > 30
+    assert changed[110, 98:103].any()  # the left edge of the first box
+    assert changed[88:98, 100:140].mean() > 0.5  # its name
+    assert not changed[104:116, 104:156].any()  # what is in it
+
+
 def test_the_address_brings_back_settings_regions_and_the_example(page: "playwright.Page", url: str) -> None:
     page.goto("about:blank")
     page.goto(f"{url}/#example=spot.png&ratio=1:1&window=2&opacity=30&style=focus&marks=off&model=dark&region=disc=200,20,80,80")

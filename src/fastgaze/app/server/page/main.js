@@ -274,7 +274,7 @@ function listen() {
   on("compare", "change", startComparing);
   on("stop-comparing", "click", () => { closeComparison(); $("compare").focus(); });
   on("copy-link", "click", copyLink);
-  on("save-overlay", "click", () => saving.saveOverlay($("photo"), $("heat"), $("opacity").value / 100, state.current.file));
+  on("save-overlay", "click", () => saving.saveOverlay($("photo"), $("heat"), $("opacity").value / 100, state.current));
   on("save-crop", "click", () => saving.saveCrop($("photo"), size(), windows()[state.chosen].box, state.ratio, state.current.file));
   on("save-heat", "click", () => saving.saveHeat($("heat"), size(), state.current.file));
   on("save-npy", "click", saveData);
