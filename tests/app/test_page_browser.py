@@ -453,8 +453,45 @@ def test_two_pictures_are_compared_with_a_table_of_regions(page: "playwright.Pag
     assert float(row[1].rstrip("%")) > 40
     assert float(row[2].rstrip("%")) < 5
     assert row[3].startswith("\u2212")
+    name, content = download(page, "#save-comparison")
+    assert name == "before and after.png"
+    assert Image.open(io.BytesIO(content)).size == (2 * 320 + 3 * 24, 2 * (240 + 40) + 3 * 24)
+    assert page.is_hidden("#peaks")  # of one picture, which is not shown
+    with page.expect_response(lambda response: "model=dark" in response.url):
+        page.select_option("#model", "dark")
+    until(page, "parseFloat(document.querySelector('#change-rows td').textContent) < 5")
+    assert page.is_visible("#comparison")
+    assert page.locator("#compare option:checked").inner_text() == "after.png"
+    page.select_option("#compare", "")
+    assert page.is_visible("#view")
+    page.select_option("#compare", label="after.png")
+    page.wait_for_selector("#comparison:not([hidden])")
     page.click("#stop-comparing")
     assert page.is_visible("#view")
+    page.select_option("#compare", label="after.png")
+    page.wait_for_selector("#comparison:not([hidden])")
+    page.get_by_label("Remove after.png").click()
+    assert page.is_visible("#view")
+
+
+def test_a_comparison_fits_a_phone(browser: "playwright.Browser", url: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    page = context.new_page()
+    page.goto(f"{url}/#region=disc=200,20,80,80")
+    page.wait_for_selector("#example-list img")
+    drop(page, name="a rather long name of the first design.png")
+    wait_for_result(page)
+    drop(page, encoded(picture(300, 1500)), "after.png")
+    until(page, "document.getElementById('name').textContent === 'after.png'")
+    wait_for_result(page)
+    page.select_option("#compare", index=1)
+    page.wait_for_selector("#comparison:not([hidden])")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for tile in page.locator("#tiles canvas").all():
+        shown = box_of(tile)
+        drawn = tile.evaluate("(canvas) => canvas.width / canvas.height")
+        assert shown["width"] / shown["height"] == pytest.approx(drawn, rel=0.02)
+    context.close()
 
 
 def test_crops_and_downloads_are_in_sight_without_scrolling(browser: "playwright.Browser", url: str) -> None:

@@ -21,21 +21,29 @@ export async function measureRegions(settled) {
   }
 }
 
-export async function startComparing() {
-  const [first, second] = [state.current, state.pictures[Number($("compare").value)]];
-  if (!second) return closeComparison();
+export function startComparing() {
+  const second = state.pictures[Number($("compare").value)];
+  return $("compare").value && second ? compareWith(second) : closeComparison();
+}
+
+export async function compareWith(second) {
+  const first = state.current;
+  state.other = second;
   try {
     await predict(second);
     const [a, b] = await Promise.all([gazeOf(first), gazeOf(second)]);
-    state.other = second;
+    if (state.current !== first || state.other !== second) return;
     const described = [[first, a], [second, b]].map(([{ file, url, regions }, gaze]) => ({ name: file.name, url, gaze, regions }));
     await compare.show(...described);
+    if (state.current !== first || state.other !== second) return;
+    const open = !$("comparison").hidden;
+    $("compare").value = String(state.pictures.indexOf(second));
     $("view").hidden = true;
     $("comparison").hidden = false;
-    $("comparison").scrollIntoView({ block: "nearest" });
+    if (!open) $("comparison").scrollIntoView({ block: "nearest" });
     say(`${first.file.name} and ${second.file.name} are shown side by side.`);
   } catch (error) {
-    $("compare").value = "";
+    closeComparison();
     report(error, "The pictures cannot be compared.");
   }
 }

@@ -1,7 +1,8 @@
 // What the user does, what the page then knows, and what it shows.
 
 import * as boxes from "./boxes.js";
-import { closeComparison, measureRegions, startComparing } from "./design.js";
+import { picture as comparison } from "./compare.js";
+import { closeComparison, compareWith, measureRegions, startComparing } from "./design.js";
 import { engine, Refusal } from "./engine.js";
 import { copyLink, recall, remember } from "./link.js";
 import { anyRefused, calm, complain, forgive, refuse, report, say } from "./messages.js";
@@ -51,6 +52,7 @@ function showResult() {
   say(`Done in ${panel.time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of the attention.`);
   showPictures();
   measureRegions(true);
+  if (state.other) compareWith(state.other);
 }
 
 function showName({ file }, size = "") {
@@ -61,7 +63,7 @@ function showName({ file }, size = "") {
 function showPictures() {
   const { pictures, current } = state;
   panel.showStrip(pictures, current, show, remove);
-  panel.showOthers(pictures, current);
+  panel.showOthers(pictures, current, state.other);
 }
 
 // Where windows come after the map.
@@ -223,6 +225,7 @@ async function leave(picture) {
 
 function remove(picture) {
   const index = state.pictures.indexOf(picture);
+  if (picture === state.other) closeComparison();
   URL.revokeObjectURL(picture.url);
   state.pictures.splice(index, 1);
   if (picture === state.current) show(state.pictures[Math.min(index, state.pictures.length - 1)]);
@@ -273,6 +276,7 @@ function listen() {
   on("bias", "change", () => { if (state.current) look(); });
   on("compare", "change", startComparing);
   on("stop-comparing", "click", () => { closeComparison(); $("compare").focus(); });
+  on("save-comparison", "click", () => saving.saveComparison(comparison(), state.current.file, state.other.file));
   on("copy-link", "click", copyLink);
   on("save-overlay", "click", () => saving.saveOverlay($("photo"), $("heat"), $("opacity").value / 100, state.current));
   on("save-crop", "click", () => saving.saveCrop($("photo"), size(), windows()[state.chosen].box, state.ratio, state.current.file));

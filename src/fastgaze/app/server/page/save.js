@@ -60,6 +60,10 @@ export async function saveCrop(photo, size, box, ratio, file) {
   save(blob, `${stem(file.name)}.${ratio.replace(":", "x")}.${suffix(blob)}`);
 }
 
+export async function saveComparison(canvas, first, second) {
+  save(await encode(canvas, "image/png"), `${stem(first.name)} and ${stem(second.name)}.png`);
+}
+
 export async function saveHeat(heat, size, file) {
   const canvas = paint(size.width, size.height, (context, width, height) => context.drawImage(heat, 0, 0, width, height));
   save(await encode(canvas, "image/png"), `${stem(file.name)}.map.png`);
