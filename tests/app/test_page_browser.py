@@ -420,7 +420,9 @@ def test_the_name_of_a_region_covers_nothing_of_it_and_is_in_the_download(page: 
 
 def test_the_address_brings_back_settings_regions_and_the_example(page: "playwright.Page", url: str) -> None:
     page.goto("about:blank")
-    page.goto(f"{url}/#example=spot.png&ratio=1:1&window=2&opacity=30&style=focus&marks=off&model=dark&region=disc=200,20,80,80")
+    page.goto(
+        f"{url}/#example=spot.png&ratio=1:1&window=2&opacity=30&style=focus&marks=off&model=dark&region=disc=200,20,80,80"
+    )
     wait_for_result(page, "dark")
     until(page, "document.querySelector('#region-list .facts')?.textContent.includes('%')")
     assert page.input_value("#region-list input") == "disc"
