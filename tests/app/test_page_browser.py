@@ -217,6 +217,27 @@ def test_when_the_server_is_gone_the_page_says_so_and_tries_again(page: "playwri
     wait_for_result(page)
 
 
+def test_when_the_server_goes_away_the_pictures_stay_in_sight(page: "playwright.Page", tmp_path: Path) -> None:
+    for name in ("one.png", "two.png"):
+        (tmp_path / name).write_bytes(PHOTO)
+    page.set_input_files("#file", [tmp_path / "one.png", tmp_path / "two.png"])
+    wait_for_result(page)
+    page.route("**/v1/gaze*", lambda route: route.abort())
+    page.locator("#strip-list .thumb").nth(1).click()
+    page.wait_for_selector("#retry:not([hidden])")
+    assert page.is_visible("#photo")
+    assert page.is_hidden("#drop")
+    assert page.locator("#heat").evaluate("(heat) => getComputedStyle(heat).visibility") == "hidden"  # of the other one
+    page.locator("#strip-list .thumb").first.click()
+    wait_for_result(page)
+    page.locator("#strip-list .thumb").nth(1).click()
+    page.wait_for_selector("#retry:not([hidden])")
+    page.unroute("**/v1/gaze*")
+    page.click("#retry")
+    wait_for_result(page)
+    assert page.text_content("#name") == "two.png"
+
+
 def test_a_picture_that_the_browser_cannot_show_is_shown_as_the_server_decoded_it(page: "playwright.Page") -> None:
     drop(page, encoded(picture(), "TIFF"), "scan.tif")
     wait_for_result(page)
@@ -288,6 +309,27 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: "playwright.Browse
     for summary in page.locator("summary").all():
         summary.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(640, 400), (390, 844), (844, 390)])
+def test_settings_are_not_covered_by_the_picture(
+    browser: "playwright.Browser", url: str, tmp_path: Path, width: int, height: int
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=2)
+    page = context.new_page()
+    page.goto(url)
+    for name in ("one.png", "two.png"):
+        (tmp_path / name).write_bytes(PHOTO)
+    page.set_input_files("#file", [tmp_path / "one.png", tmp_path / "two.png"])
+    wait_for_result(page)
+    seen = """(element) => {
+      element.scrollIntoView({ block: "center" });
+      const { left, top, width, height } = element.getBoundingClientRect();
+      return element.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+    }"""
+    for place in ("#save-overlay", "#peaks", "#add-region", "#model"):
+        assert page.locator(place).evaluate(seen), place
     context.close()
 
 
@@ -433,6 +475,20 @@ def test_the_address_brings_back_settings_regions_and_the_example(page: "playwri
     assert page.is_checked("input[name=window][value='1']")
     assert "window=2" in page.url
     assert "model=dark" in page.url
+
+
+def test_another_link_in_the_same_window_is_followed(page: "playwright.Page", url: str) -> None:
+    drop(page)
+    wait_for_result(page)
+    page.evaluate("location.hash = 'opacity=30&ratio=1:1&marks=off&region=corner=300,200,90,90'")
+    assert number_in(r"^([\d.]+)%", region_facts(page)) < 10
+    assert page.input_value("#opacity") == "30"
+    assert page.is_checked("input[name=ratio][value='1:1']")
+    assert page.is_hidden("#marks")
+    assert "corner%3D300%2C200%2C20%2C40" in page.url  # the part of it that is in the picture
+    page.evaluate("location.hash = ''")
+    until(page, "!document.querySelector('#boxes .region')")
+    assert page.input_value("#opacity") == "70"
 
 
 def test_two_pictures_are_compared_with_a_table_of_regions(page: "playwright.Page", url: str) -> None:

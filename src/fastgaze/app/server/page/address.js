@@ -1,5 +1,8 @@
 // What the address keeps behind its "#": settings, crop, regions and the example, but never a picture.
 
+// Of the map, in percent, unless another one is chosen.
+export const STRENGTH = 70;
+
 export function read() {
   const query = new URLSearchParams(location.hash.slice(1));
   const number = (name) => (query.has(name) ? Number(query.get(name)) : NaN);
@@ -21,7 +24,7 @@ export function write({ model, bias, ratio, window, opacity, style, marks, examp
   if (example) query.set("example", example);
   if (ratio) query.set("ratio", ratio);
   if (window > 0) query.set("window", String(window + 1));
-  if (opacity !== 70) query.set("opacity", String(opacity));
+  if (opacity !== STRENGTH) query.set("opacity", String(opacity));
   if (style !== "heat") query.set("style", style);
   if (!marks) query.set("marks", "off");
   if (model) query.set("model", model);

@@ -20,6 +20,7 @@ export function listen(onChange) {
 
 export function show(regions, size) {
   shown = { regions, size };
+  for (const region of regions) region.box = inside(region.box);
   $("boxes").replaceChildren(...regions.map(makeBox));
   $("region-list").replaceChildren(...regions.map(makeRow));
 }
@@ -119,6 +120,13 @@ function rename(region, input) {
   if (wanted && !taken) region.name = wanted;
   show(shown.regions, shown.size);
   changed(true);
+}
+
+// A link may have been made for a larger picture.
+function inside({ left, top, width, height }) {
+  const { size } = shown;
+  const [x, y] = [Math.min(left, size.width - 1), Math.min(top, size.height - 1)];
+  return { left: x, top: y, width: Math.min(width, size.width - x), height: Math.min(height, size.height - y) };
 }
 
 function rounded({ left, top, width, height }) {

@@ -25,12 +25,13 @@ export function remember() {
 // From the address; the name of the example in it is the caller's to open.
 export function recall() {
   const wanted = (state.wanted = address.read());
-  if (state.models.some(({ name }) => name === wanted.model)) $("model").value = wanted.model;
+  const model = state.models.find(({ name }) => name === wanted.model) ?? state.models[0];
+  if (model) $("model").value = model.name;
   $("bias").checked = wanted.bias;
   $("style").value = wanted.style;
   $("show-marks").checked = wanted.marks;
-  if (wanted.opacity >= 0 && wanted.opacity <= 100) $("opacity").value = wanted.opacity;
-  if (RATIOS.includes(wanted.ratio)) state.ratio = wanted.ratio;
+  $("opacity").value = wanted.opacity >= 0 && wanted.opacity <= 100 ? wanted.opacity : address.STRENGTH;
+  state.ratio = RATIOS.includes(wanted.ratio) ? wanted.ratio : "";
   return wanted.example;
 }
 

@@ -122,6 +122,13 @@ function setMarks() {
   $("marks").hidden = !$("show-marks").checked;
 }
 
+function showSettings() {
+  stage.showLegend($("style").value);
+  setOpacity();
+  setMarks();
+  showModelFacts();
+}
+
 function showModelFacts() {
   const model = state.models.find((each) => each.name === $("model").value);
   $("model-facts").textContent = model ? panel.describe(model) : "";
@@ -206,7 +213,7 @@ async function fail(picture, error) {
   else refuse(picture.file, error.message);
   say("");
   if (!picture.result && !retriable) await leave(picture);
-  else enter(picture.result ? "result" : "empty");
+  else enter(picture.result ? "result" : "failed");
   if (state.current?.result) $("model").value = state.current.result.model;
   if (!known) console.error(error);
 }
@@ -247,6 +254,19 @@ async function openExample(name) {
     take([new File([blob], name, { type: blob.type })], name);
   } catch {
     complain("The example cannot be loaded.");
+  }
+}
+
+// Another link was opened in the same window.
+function follow() {
+  const example = recall();
+  const { current } = state;
+  showSettings();
+  if (example && example !== current?.example) openExample(example);
+  else if (current) {
+    current.regions = state.wanted.regions;
+    closeComparison();
+    look();
   }
 }
 
@@ -313,13 +333,11 @@ async function start() {
     $("hint").textContent = `JPEG, PNG, WebP, AVIF or GIF. ${most} ${promise}`;
     const example = recall();
     if (examples.includes(example)) openExample(example);
-    showModelFacts();
   } catch (error) {
     complain(error.message);
   }
-  stage.showLegend($("style").value);
-  setOpacity();
-  setMarks();
+  showSettings();
+  window.addEventListener("hashchange", follow);
 }
 
 start();
