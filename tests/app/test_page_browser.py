@@ -477,6 +477,19 @@ def test_the_address_brings_back_settings_regions_and_the_example(page: "playwri
     assert "model=dark" in page.url
 
 
+def test_the_regions_of_a_link_go_to_the_first_picture_that_can_be_read(
+    page: "playwright.Page", url: str, tmp_path: Path
+) -> None:
+    page.goto("about:blank")
+    page.goto(f"{url}/#region=disc=200,20,80,80")
+    page.wait_for_selector("#example-list img")
+    for name, content in (("notes.txt", b"hello"), ("spot.png", PHOTO)):
+        (tmp_path / name).write_bytes(content)
+    page.set_input_files("#file", [tmp_path / "notes.txt", tmp_path / "spot.png"])
+    wait_for_result(page)
+    assert number_in(r"^([\d.]+)%", region_facts(page)) > 40
+
+
 def test_another_link_in_the_same_window_is_followed(page: "playwright.Page", url: str) -> None:
     drop(page)
     wait_for_result(page)

@@ -34,6 +34,7 @@ function enter(name) {
 
 function showResult() {
   const picture = state.current;
+  if (state.wanted?.regions.length) picture.regions = state.wanted.regions;
   const { result, file, regions } = picture;
   const size = result.picture_size;
   stage.setSize(size);
@@ -144,7 +145,6 @@ function take(files, example = null) {
   accepted.slice(MOST_PICTURES).forEach((file) => refuse(file, `It is one too many; the page keeps ${MOST_PICTURES} pictures.`));
   if (!fitting.length) return;
   const added = fitting.map((file) => ({ file, example, url: URL.createObjectURL(file), result: null, asked: "", regions: [] }));
-  if (state.wanted?.regions.length) added[0].regions = state.wanted.regions;
   state.pictures.push(...added);
   while (state.pictures.length > MOST_PICTURES) URL.revokeObjectURL(state.pictures.shift().url);
   show(added[0]);
