@@ -259,7 +259,21 @@ def test_a_report_opens_in_a_browser_and_prints(report: Path, browser: "playwrig
     assert width <= 1000
     printed = page.pdf(format="A4")
     assert printed.startswith(b"%PDF")
-    assert printed.count(b"/Type /Page\n") in (2, 3, 4)
+    assert printed.count(b"/Type /Page\n") == 2
+    page.close()
+
+
+@pytest.mark.parametrize("size", [(1200, 750), (600, 600), (390, 844), (600, 3000)])
+def test_a_picture_of_any_shape_takes_one_printed_page_and_fits_a_phone(
+    size: tuple[int, int], tmp_path: Path, model: Path, browser: "playwright.Browser"
+) -> None:
+    picture(*size).save(tmp_path / "page.png")
+    assert run("report", tmp_path / "page.png", "--model", model, "--out", tmp_path / "report.html",
+               "--region", "call to action=0%,10%,50%,10%", "--region", "logo=0%,0%,20%,10%") == 0  # fmt: skip
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto((tmp_path / "report.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 1
     page.close()
 
 

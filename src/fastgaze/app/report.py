@@ -27,6 +27,8 @@ PEAKS = 6
 LEAST_SHARE = 0.01
 """Places with less attention are not listed."""
 _LONGEST, _CROP_HEIGHT = 1000, 220
+# Height by width from which the maps stand in one row.
+_TALL = 1.6
 _INK, _PAPER = (32, 33, 36), (255, 255, 255)
 
 _STYLE = """
@@ -43,15 +45,25 @@ figcaption { font-size: .9rem; color: #5f6368 }
 table { border-collapse: collapse; break-inside: avoid; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .8rem; border-bottom: 1px solid #dadce0; text-align: right }
 th:first-child, td:first-child { text-align: left; overflow-wrap: break-word }
-th { font-weight: 600 } footer { margin-top: 3rem; border-top: 1px solid #dadce0; color: #5f6368; font-size: .9rem }
+th { font-weight: 600 } footer { margin-top: 3rem; break-inside: avoid;
+  border-top: 1px solid #dadce0; color: #5f6368; font-size: .9rem }
 nav ol { columns: 3; padding-left: 1.5rem } a { color: #1a56db }
-@media (max-width: 45rem) { .maps { grid-template-columns: 1fr } }
+.maps.tall { grid-template-columns: repeat(4, minmax(0, 1fr)) }
+.maps figure img, .crops img { width: auto; max-height: 85vh } .tables > div { min-width: 0; overflow-x: auto }
+@media (max-width: 45rem) {
+  .maps { grid-template-columns: 1fr } .maps.tall, .crops { grid-template-columns: 1fr 1fr }
+  nav ol { columns: 1 }
+  th, td { padding: .25rem .4rem }
+}
 @media print {
   @page { size: A4; margin: 14mm }
   :root { font-size: 10.5px }
   body { max-width: none; margin: 0; padding: 0 }
   section + section { break-before: page } h2 { margin-top: 0 } h2, h3 { break-after: avoid } nav { display: none }
-  .maps { gap: .5rem } .crops img { max-height: 34mm; width: auto }
+  .maps { grid-template-columns: 1fr 1fr; gap: .5rem } .maps figure img { max-height: 62mm }
+  .maps.tall { grid-template-columns: repeat(4, minmax(0, 1fr)) } .maps.tall figure img { max-height: 125mm }
+  .crops { grid-template-columns: repeat(4, auto) } .crops img { max-height: 26mm }
+  footer { margin-top: 1rem } footer p { margin: .3rem 0 } h3 { margin-top: .8rem }
   .tables { flex-wrap: nowrap; gap: 0 1.5rem } th, td { padding: .15rem .5rem }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
 }
@@ -76,8 +88,8 @@ model says how much a place draws, not when.</p></footer>
 """)
 _SECTION = Template("""<h2>$name</h2>
 <p class="facts">$size pixels. $information</p>
-<div class="maps">$maps</div>
-<div class="tables"><div><h3>Reading order</h3>
+<div class="maps$shape">$maps</div>
+<div class="tables"><div><h3>What draws the eye</h3>
 $peaks</div>$regions</div>
 <h3>Crops</h3>
 <div class="crops">$crops</div>
@@ -105,7 +117,8 @@ def describe(
     html = _SECTION.substitute(
         name=escape(name),
         size=format_size(gaze.picture_size),
-        information=f"The map is worth {gaze.bits:.1f} bits: {_in_words(gaze.bits)}.",
+        information=f"{_in_words(gaze.bits)} ({gaze.bits:.1f} bits more than an even spread).",
+        shape=" tall" if gaze.picture_size[0] > _TALL * gaze.picture_size[1] else "",
         maps=_maps(name, gaze, regions),
         peaks=_peak_table(_listed(gaze)),
         regions=_region_table(regions),
@@ -131,8 +144,8 @@ def make_report(sections: Sequence[Section], title: str, date: datetime, fixatio
 
 def _in_words(bits: float) -> str:
     if bits < 1:
-        return "attention is spread widely, and little stands out"
-    return "attention is gathered at a few places" if bits > 2 else "some places stand out clearly"
+        return "Attention is spread widely, and little stands out"
+    return "Attention is gathered at a few places" if bits > 2 else "Some places stand out clearly"
 
 
 def _listed(gaze: GazeMap) -> list[Peak]:
@@ -161,7 +174,7 @@ def _maps(name: str, gaze: GazeMap, regions: Sequence[RegionAttention]) -> str:
 
 def _number(shown: Image.Image, peaks: Sequence[Peak], factor: float) -> None:
     """Small numbered discs above the peaks, so that what is looked at stays visible."""
-    radius = max(max(shown.size) / 60, 8)
+    radius = max(min(max(shown.size) / 60, min(shown.size) / 15), 8)
     pen, font = ImageDraw.Draw(shown), ImageFont.load_default(size=1.3 * radius)
     for number, peak in enumerate(peaks, 1):
         x = min(max(peak.x * factor, radius), shown.width - radius)

@@ -27,7 +27,7 @@ def report(
     center_bias: pictures.Bias = "model",
     json: common.Json = False,
 ) -> None:
-    """Write one HTML file about pictures: maps, reading order, regions and crops, with everything inside.
+    """Write one HTML file about pictures: maps, what draws the eye, regions and crops, with everything inside.
 
     Print it to PDF in a browser. Regions are measured in every picture; NAME@2=... belongs to the second one alone.
     """

@@ -1,5 +1,8 @@
 // What the address keeps behind its "#": settings, crop, regions and the example, but never a picture.
 
+// Of the map, in percent, unless another one is chosen.
+export const STRENGTH = 70;
+
 export function read() {
   const query = new URLSearchParams(location.hash.slice(1));
   const number = (name) => (query.has(name) ? Number(query.get(name)) : NaN);
@@ -9,18 +12,20 @@ export function read() {
     ratio: query.get("ratio") ?? "",
     window: number("window") - 1,
     opacity: number("opacity"),
+    style: query.get("style") === "focus" ? "focus" : "heat",
     marks: query.get("marks") !== "off",
     example: query.get("example"),
     regions: query.getAll("region").map(parseRegion).filter(Boolean),
   };
 }
 
-export function write({ model, bias, ratio, window, opacity, marks, example, regions }) {
+export function write({ model, bias, ratio, window, opacity, style, marks, example, regions }) {
   const query = new URLSearchParams();
   if (example) query.set("example", example);
   if (ratio) query.set("ratio", ratio);
   if (window > 0) query.set("window", String(window + 1));
-  if (opacity !== 70) query.set("opacity", String(opacity));
+  if (opacity !== STRENGTH) query.set("opacity", String(opacity));
+  if (style !== "heat") query.set("style", style);
   if (!marks) query.set("marks", "off");
   if (model) query.set("model", model);
   if (!bias) query.set("center_bias", "none");

@@ -6,6 +6,7 @@ import { place } from "./stage.js";
 const $ = (id) => document.getElementById(id);
 const LEAST = 0.01; // of a side: what is smaller was a click
 const STEP = 0.01;
+const EDGE = 0.07; // of the picture: here a name has no room outside of its box
 
 let shown = { regions: [], size: { width: 1, height: 1 } };
 let changed = () => {};
@@ -19,6 +20,7 @@ export function listen(onChange) {
 
 export function show(regions, size) {
   shown = { regions, size };
+  for (const region of regions) region.box = inside(region.box);
   $("boxes").replaceChildren(...regions.map(makeBox));
   $("region-list").replaceChildren(...regions.map(makeRow));
 }
@@ -28,14 +30,17 @@ export function showFacts(facts) {
   shown.regions.forEach((region, index) => {
     const found = facts.find(({ name }) => name === region.name);
     const row = $("region-list").children[index];
-    if (found && row) row.querySelector(".facts").textContent = describe(found, facts.length);
+    if (!found || !row) return;
+    region.share = found.share;
+    $("boxes").children[index].querySelector("span").textContent = `${region.name} ${percent(found.share)}`;
+    row.querySelector(".facts").textContent = describe(found, facts.length);
   });
 }
 
 function describe({ share, lift, rank, seen }, count) {
   const times = lift < 0.1 ? lift.toFixed(2) : lift < 10 ? lift.toFixed(1) : Math.round(lift);
   const order = count > 1 ? `, rank ${rank} of ${count}` : "";
-  return `${percent(share)} of the attention, ${times} times its share of the area${order}; seen within the first ${FIXATIONS} fixations with a chance of ${percent(seen)}`;
+  return `${percent(share)} of the attention, ${times} times its share of the area${order}; ${percent(seen)} chance of being seen in the first ${FIXATIONS} fixations, about a second`;
 }
 
 // As maps take boxes.
@@ -71,6 +76,15 @@ function remove(index) {
   (($("region-list").children[Math.min(index, shown.regions.length - 1)]?.querySelector("input")) ?? $("add-region")).focus();
 }
 
+// The name stands above its box, where it covers nothing of what is inside, or below it at the upper end of the picture.
+function put(element, box) {
+  const { size } = shown;
+  place(element, box, size);
+  element.classList.toggle("high", box.top < EDGE * size.height);
+  element.classList.toggle("low", box.top + box.height > (1 - EDGE) * size.height);
+  element.classList.toggle("far", box.left > (1 - 2 * EDGE) * size.width);
+}
+
 function makeBox(region, index) {
   const box = document.createElement("div");
   box.className = "region";
@@ -80,7 +94,7 @@ function makeBox(region, index) {
   const label = Object.assign(document.createElement("span"), { textContent: region.name });
   const handle = Object.assign(document.createElement("i"), { className: "handle" });
   box.append(label, handle);
-  place(box, region.box, shown.size);
+  put(box, region.box);
   box.addEventListener("keydown", (event) => nudge(event, region, index));
   box.addEventListener("pointerdown", (event) => grab(event, region, box, event.target === handle));
   return box;
@@ -108,6 +122,13 @@ function rename(region, input) {
   changed(true);
 }
 
+// A link may have been made for a larger picture.
+function inside({ left, top, width, height }) {
+  const { size } = shown;
+  const [x, y] = [Math.min(left, size.width - 1), Math.min(top, size.height - 1)];
+  return { left: x, top: y, width: Math.min(width, size.width - x), height: Math.min(height, size.height - y) };
+}
+
 function rounded({ left, top, width, height }) {
   const { size } = shown;
   const wide = Math.max(Math.min(Math.round(width), size.width), 1);
@@ -129,7 +150,7 @@ function nudge(event, region, index) {
     region.box = rounded(
       event.shiftKey ? { left, top, width: width + x, height: height + y } : { left: left + x, top: top + y, width, height },
     );
-    place(event.currentTarget, region.box, shown.size);
+    put(event.currentTarget, region.box);
     changed(true);
   } else return;
   event.preventDefault();
@@ -175,7 +196,7 @@ function grab(event, region, element, resizing) {
           ? { left, top, width: Math.min(width + dx, shown.size.width - left), height: Math.min(height + dy, shown.size.height - top) }
           : { left: left + dx, top: top + dy, width, height },
       );
-      place(element, region.box, shown.size);
+      put(element, region.box);
       changed(false);
     },
     () => changed(true),
@@ -196,7 +217,7 @@ function draw(event) {
       if (!region && !large) return;
       region ??= append(box);
       region.box = box;
-      place($("boxes").lastElementChild, box, shown.size);
+      put($("boxes").lastElementChild, box);
       changed(false);
     },
     () => {

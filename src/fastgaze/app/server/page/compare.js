@@ -2,35 +2,62 @@
 
 import { edges, percent } from "./boxes.js";
 import { paint, paintChange, topOf } from "./gaze/heat.js";
+import { outline } from "./outline.js";
 import { stem } from "./save.js";
 
 const $ = (id) => document.getElementById(id);
-const LONGEST = 640;
+const LONGEST = 1000;
 
 // Each of both: { name, url, gaze, regions }.
 export async function show(first, second) {
   const top = topOf([first.gaze.grid, second.gaze.grid]);
-  const tiles = [await overlay(first, top), await overlay(second, top), await change(first, second, top)];
-  $("tiles").replaceChildren(...tiles);
+  const both = [[first, second], [second, first]].map(([picture, other]) => ({ ...picture, regions: measured(picture, other) }));
+  const tiles = [await overlay(both[0], top), await overlay(both[1], top), await change(first, second, top)];
+  $("tiles").replaceChildren(...tiles, $("compared"));
   $("comparison-hint").textContent =
     "Colours mean the same in both pictures. Orange places get more attention in the second one, blue ones less.";
-  showChanges(first, second);
+  showChanges(...both);
 }
 
 // A region that only one of two pictures of the same size has is looked up in the other at the same place.
+function measured({ gaze, regions }, other) {
+  const same = gaze.size.width === other.gaze.size.width && gaze.size.height === other.gaze.size.height;
+  const lent = same ? other.regions.filter(({ name }) => !regions.some((each) => each.name === name)) : [];
+  return [...regions, ...lent].map(({ name, box }) => ({ name, box, share: gaze.mass(edges(box)) }));
+}
+
 function showChanges(first, second) {
-  const same = first.gaze.size.width === second.gaze.size.width && first.gaze.size.height === second.gaze.size.height;
   const names = [...new Set([...first.regions, ...second.regions].map(({ name }) => name))];
-  const share = (picture, other, name) => {
-    const region = picture.regions.find((each) => each.name === name) ?? (same ? other.regions.find((each) => each.name === name) : null);
-    return region ? picture.gaze.mass(edges(region.box)) : null;
-  };
-  const rows = names.map((name) => [name, share(first, second, name), share(second, first, name)]);
+  const share = ({ regions }, name) => regions.find((each) => each.name === name)?.share ?? null;
+  const rows = names.map((name) => [name, share(first, name), share(second, name)]);
   $("changes").hidden = rows.length === 0;
   $("first-name").textContent = stem(first.name);
   $("second-name").textContent = stem(second.name);
   $("change-rows").replaceChildren(...rows.map(row));
-  if (!rows.length) $("comparison-hint").textContent += " Draw regions in one of the pictures to compare what they get.";
+  if (!rows.length) $("comparison-hint").textContent += " Close the comparison and draw regions in one of the pictures to compare what they get.";
+}
+
+// All tiles in one picture, each under its caption, on white.
+export function picture() {
+  const figures = [...$("tiles").querySelectorAll("figure")];
+  const canvases = figures.map((figure) => figure.querySelector("canvas"));
+  const [gap, line] = [24, 40];
+  const wide = Math.max(...canvases.map(({ width }) => width));
+  const above = Math.max(canvases[0].height, canvases[1].height) + line + gap;
+  const canvas = Object.assign(document.createElement("canvas"), {
+    width: 2 * wide + 3 * gap,
+    height: above + canvases[2].height + line + 2 * gap,
+  });
+  const context = canvas.getContext("2d");
+  Object.assign(context, { fillStyle: "#fff", font: "600 22px system-ui, sans-serif", textBaseline: "middle" });
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.fillStyle = "#202124";
+  canvases.forEach((tile, index) => {
+    const [x, y] = [gap + (index % 2) * (wide + gap), gap + (index > 1 ? above : 0)];
+    context.fillText(figures[index].textContent, x, y + line / 2, wide);
+    context.drawImage(tile, x, y + line);
+  });
+  return canvas;
 }
 
 function row([name, before, after]) {
@@ -80,6 +107,8 @@ async function overlay(picture, top) {
     context.drawImage(photo, 0, 0, width, height);
     context.globalAlpha = 0.7;
     context.drawImage(heat, 0, 0, width, height);
+    context.globalAlpha = 1;
+    outline(context, picture.regions, picture.gaze.size);
   });
 }
 

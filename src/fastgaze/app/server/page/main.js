@@ -1,23 +1,21 @@
 // What the user does, what the page then knows, and what it shows.
 
-import * as address from "./address.js";
 import * as boxes from "./boxes.js";
-import * as compare from "./compare.js";
+import { picture as comparison } from "./compare.js";
+import { closeComparison, compareWith, measureRegions, startComparing } from "./design.js";
 import { engine, Refusal } from "./engine.js";
-import { GazeMap } from "./gaze/map.js";
+import { copyLink, recall, remember } from "./link.js";
+import { anyRefused, calm, complain, forgive, refuse, report, say } from "./messages.js";
 import * as panel from "./panel.js";
+import { layerOf, predict, showAsServerSeesIt, WINDOWS } from "./pictures.js";
 import * as saving from "./save.js";
 import * as stage from "./stage.js";
+import { $, options, state, windows } from "./state.js";
 
-const $ = (id) => document.getElementById(id);
 const MOST_PICTURES = 24;
-const WINDOWS = "3"; // suggested for every ratio
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 // What was changed is on the screen; in a tab that nobody sees, nothing is painted.
 const painted = () => Promise.race([new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))), pause(0.25)]);
-
-// A picture: { file, example, url, size, decoding, result, asked, regions, gaze }. `asked` are the options of `result`.
-const state = { models: [], limits: null, pictures: [], current: null, other: null, ratio: "", chosen: 0, request: null, wanted: null };
 
 // -- what is shown --------------------------------------------------------------------------------
 
@@ -34,18 +32,9 @@ function enter(name) {
   if (focused === $("another") && name === "empty") $("choose").focus({ preventScroll: true });
 }
 
-const say = (text) => { $("status").textContent = text; };
-
-function complain(text, retriable = false) {
-  $("alert-text").textContent = text;
-  $("retry").hidden = !retriable || !state.current;
-  $("alert").hidden = false;
-}
-
-const calm = () => { $("alert").hidden = true; };
-
 function showResult() {
   const picture = state.current;
+  if (state.wanted?.regions.length) picture.regions = state.wanted.regions;
   const { result, file, regions } = picture;
   const size = result.picture_size;
   stage.setSize(size);
@@ -57,19 +46,25 @@ function showResult() {
   chooseRatio(state.ratio, window);
   painted().then(() => findCrops(picture, window));
   const { network, total } = result.milliseconds;
-  $("caption").textContent = `${file.name} · ${size.width} × ${size.height}`;
+  showName(picture, ` · ${size.width} × ${size.height}`);
   $("timing").textContent = `${panel.time(total)} in all, ${panel.time(network)} in the network`;
   $("photo").alt = `${file.name}, with where people look in it`;
   const places = result.peaks.length === 1 ? "One place draws" : `${result.peaks.length} places draw`;
   say(`Done in ${panel.time(total)}. ${places} the eye; the first gets ${panel.share(result.peaks[0].mass)} of the attention.`);
   showPictures();
   measureRegions(true);
+  if (state.other) compareWith(state.other);
+}
+
+function showName({ file }, size = "") {
+  $("name").textContent = $("name").title = file.name;
+  $("pixels").textContent = size;
 }
 
 function showPictures() {
   const { pictures, current } = state;
   panel.showStrip(pictures, current, show, remove);
-  panel.showOthers(pictures, current);
+  panel.showOthers(pictures, current, state.other);
 }
 
 // Where windows come after the map.
@@ -85,8 +80,6 @@ async function findCrops(picture, window) {
     report(error, "The crops cannot be found.");
   }
 }
-
-const windows = () => state.current?.result?.crops.find((crop) => crop.ratio === state.ratio)?.windows ?? [];
 
 function chooseRatio(ratio, index = 0) {
   state.ratio = ratio;
@@ -112,8 +105,29 @@ function setOpacity() {
   stage.setOpacity($("opacity").value / 100);
 }
 
+async function setStyle() {
+  const { current } = state;
+  stage.showLegend($("style").value);
+  remember();
+  try {
+    const layer = await layerOf(current);
+    if (state.current === current) await stage.showLayer(layer);
+  } catch (error) {
+    $("style").value = "heat";
+    stage.showLegend($("style").value);
+    report(error, "The map cannot be drawn.");
+  }
+}
+
 function setMarks() {
   $("marks").hidden = !$("show-marks").checked;
+}
+
+function showSettings() {
+  stage.showLegend($("style").value);
+  setOpacity();
+  setMarks();
+  showModelFacts();
 }
 
 function showModelFacts() {
@@ -123,15 +137,14 @@ function showModelFacts() {
 
 // -- from files to results ------------------------------------------------------------------------
 
-const options = () => ({ model: $("model").value, center_bias: $("bias").checked ? "model" : "none" });
-
 function take(files, example = null) {
   if (!files?.length) return;
-  calm();
-  const fitting = [...files].filter(isAccepted).slice(0, MOST_PICTURES);
+  forgive();
+  const accepted = [...files].filter(isAccepted).map(plainlyNamed);
+  const fitting = accepted.slice(0, MOST_PICTURES);
+  accepted.slice(MOST_PICTURES).forEach((file) => refuse(file, `It is one too many; the page keeps ${MOST_PICTURES} pictures.`));
   if (!fitting.length) return;
   const added = fitting.map((file) => ({ file, example, url: URL.createObjectURL(file), result: null, asked: "", regions: [] }));
-  if (state.wanted?.regions.length) added[0].regions = state.wanted.regions;
   state.pictures.push(...added);
   while (state.pictures.length > MOST_PICTURES) URL.revokeObjectURL(state.pictures.shift().url);
   show(added[0]);
@@ -139,9 +152,16 @@ function take(files, example = null) {
 
 function isAccepted(file) {
   const most = state.limits?.bytes ?? Infinity;
-  if (file.size <= most) return true;
-  complain(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MB; at most ${Math.floor(most / 2 ** 20)} MB are accepted.`);
-  return false;
+  const megabytes = (bytes) => Math.floor(bytes / 2 ** 20);
+  if (file.size === 0) refuse(file, "The file is empty.");
+  else if (file.size > most) refuse(file, `The file has ${megabytes(file.size)} MB; at most ${megabytes(most)} MB are accepted.`);
+  return file.size > 0 && file.size <= most;
+}
+
+// Characters that turn the direction of writing would make a name look like another one.
+function plainlyNamed(file) {
+  const name = file.name.replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
+  return name === file.name ? file : new File([file], name, { type: file.type });
 }
 
 async function show(picture) {
@@ -150,7 +170,7 @@ async function show(picture) {
   state.request = null;
   state.current = picture;
   showPictures();
-  $("caption").textContent = picture.file.name;
+  showName(picture);
   $("timing").textContent = $("photo").alt = "";
   stage.showWindow(null);
   boxes.show([], { width: 1, height: 1 });
@@ -173,10 +193,10 @@ async function look() {
   say(`Looking at ${picture.file.name}.`);
   try {
     await predict(picture, request.signal);
-    await Promise.all([stage.showHeat(picture.result.heat), picture.decoding]);
+    await Promise.all([layerOf(picture).then(stage.showLayer), picture.decoding]);
     await showAsServerSeesIt(picture, request.signal);
     if (state.request !== request) return;
-    calm();
+    if (!anyRefused()) calm();
     enter("result");
     showResult();
   } catch (error) {
@@ -185,154 +205,38 @@ async function look() {
   }
 }
 
-// Results are kept as long as the options stay the same.
-async function predict(picture, signal) {
-  const asked = options();
-  const key = JSON.stringify(asked);
-  if (picture.result && picture.asked === key) return;
-  const result = await engine.look(picture.file, { ...asked, ratio: panel.RATIOS.join(","), n: WINDOWS }, signal);
-  Object.assign(picture, { result, asked: key, gaze: null });
-}
-
-// A TIFF, or a turned picture that this browser does not turn: show the one that the server decoded.
-async function showAsServerSeesIt(picture, signal) {
-  const { width, height } = picture.result.picture_size;
-  if (picture.size?.width === width && picture.size?.height === height) return;
-  const url = URL.createObjectURL(await engine.picture(picture.file, signal));
-  await stage.showPhoto(url);
-  URL.revokeObjectURL(picture.url);
-  Object.assign(picture, { url, size: picture.result.picture_size });
-}
-
 async function fail(picture, error) {
   const known = error instanceof Refusal;
   const retriable = known && error.retriable;
-  if (!picture.result && !retriable) await leave(picture);
-  else enter(picture.result ? "result" : "empty");
-  if (state.current?.result) $("model").value = state.current.result.model;
-  complain(known ? `${picture.file.name}: ${error.message}` : "Something went wrong in this page. Reload it.", retriable);
+  if (!known) complain("Something went wrong in this page. Reload it.");
+  else if (picture.result || retriable) complain(`${picture.file.name}: ${error.message}`, retriable);
+  else refuse(picture.file, error.message);
   say("");
+  if (!picture.result && !retriable) await leave(picture);
+  else enter(picture.result ? "result" : "failed");
+  if (state.current?.result) $("model").value = state.current.result.model;
   if (!known) console.error(error);
 }
 
-// A picture that cannot be looked at goes; the last one that could be takes its place.
+// A picture that cannot be looked at goes; the next one takes its place, or the last one that could be looked at.
 async function leave(picture) {
+  const index = state.pictures.indexOf(picture);
   URL.revokeObjectURL(picture.url);
-  state.pictures = state.pictures.filter((each) => each !== picture);
-  const last = state.pictures.findLast((each) => each.result);
-  state.current = last ?? null;
-  if (last) await show(last);
+  state.pictures.splice(index, 1);
+  const next = state.pictures[index] ?? state.pictures.findLast((each) => each.result) ?? null;
+  state.current = next;
+  showPictures();
+  if (next) await show(next);
   else enter("empty");
 }
 
 function remove(picture) {
   const index = state.pictures.indexOf(picture);
+  if (picture === state.other) closeComparison();
   URL.revokeObjectURL(picture.url);
   state.pictures.splice(index, 1);
   if (picture === state.current) show(state.pictures[Math.min(index, state.pictures.length - 1)]);
   else showPictures();
-}
-
-// -- regions and comparison -----------------------------------------------------------------------
-
-// The map on its grid; asked for once, then every box is measured here.
-async function gazeOf(picture) {
-  const { model, center_bias, picture_size } = picture.result;
-  picture.gaze ??= engine
-    .grid(picture.file, { model, center_bias, picture_size })
-    .then((grid) => new GazeMap(grid, picture_size, { model }));
-  try {
-    return await picture.gaze;
-  } catch (error) {
-    picture.gaze = null;
-    throw error;
-  }
-}
-
-async function measureRegions(settled) {
-  const picture = state.current;
-  $("regions-hint").hidden = picture.regions.length > 0;
-  if (settled) remember();
-  if (!picture.regions.length) return;
-  try {
-    const gaze = await gazeOf(picture);
-    if (state.current !== picture) return;
-    boxes.showFacts(gaze.regions(Object.fromEntries(picture.regions.map(({ name, box }) => [name, boxes.edges(box)]))));
-  } catch (error) {
-    report(error, "The regions cannot be measured.");
-  }
-}
-
-async function startComparing() {
-  const [first, second] = [state.current, state.pictures[Number($("compare").value)]];
-  if (!second) return closeComparison();
-  try {
-    await predict(second);
-    const [a, b] = await Promise.all([gazeOf(first), gazeOf(second)]);
-    state.other = second;
-    const described = [[first, a], [second, b]].map(([{ file, url, regions }, gaze]) => ({ name: file.name, url, gaze, regions }));
-    await compare.show(...described);
-    $("view").hidden = true;
-    $("comparison").hidden = false;
-    $("comparison").scrollIntoView({ block: "nearest" });
-    say(`${first.file.name} and ${second.file.name} are shown side by side.`);
-  } catch (error) {
-    $("compare").value = "";
-    report(error, "The pictures cannot be compared.");
-  }
-}
-
-function closeComparison() {
-  const open = state.other !== null;
-  state.other = null;
-  $("comparison").hidden = true;
-  $("compare").value = "";
-  if (open) $("view").hidden = false;
-}
-
-function report(error, otherwise) {
-  complain(error instanceof Refusal ? error.message : otherwise);
-  if (!(error instanceof Refusal)) console.error(error);
-}
-
-// -- the address ----------------------------------------------------------------------------------
-
-function remember() {
-  const { current, ratio, chosen } = state;
-  if (!current?.result || state.wanted) return;
-  const [first] = state.models;
-  address.write({
-    model: $("model").value === first?.name ? "" : $("model").value,
-    bias: $("bias").checked,
-    ratio,
-    window: chosen,
-    opacity: Number($("opacity").value),
-    marks: $("show-marks").checked,
-    example: current.example,
-    regions: current.regions,
-  });
-}
-
-function recall(names) {
-  const wanted = (state.wanted = address.read());
-  if (state.models.some(({ name }) => name === wanted.model)) $("model").value = wanted.model;
-  $("bias").checked = wanted.bias;
-  $("show-marks").checked = wanted.marks;
-  if (wanted.opacity >= 0 && wanted.opacity <= 100) $("opacity").value = wanted.opacity;
-  if (panel.RATIOS.includes(wanted.ratio)) state.ratio = wanted.ratio;
-  if (names.includes(wanted.example)) openExample(wanted.example);
-}
-
-async function copyLink() {
-  try {
-    await navigator.clipboard.writeText(location.href);
-    $("link-hint").textContent = state.current.example
-      ? "Copied. Whoever opens it sees this example with these settings and regions."
-      : "Copied. Whoever opens it adds the picture and sees these settings and regions.";
-  } catch {
-    $("link-hint").textContent = "This browser does not let the page copy; take the address from its bar.";
-  }
-  say($("link-hint").textContent);
 }
 
 // -- what the user does ---------------------------------------------------------------------------
@@ -353,6 +257,19 @@ async function openExample(name) {
   }
 }
 
+// Another link was opened in the same window.
+function follow() {
+  const example = recall();
+  const { current } = state;
+  showSettings();
+  if (example && example !== current?.example) openExample(example);
+  else if (current) {
+    current.regions = state.wanted.regions;
+    closeComparison();
+    look();
+  }
+}
+
 async function saveData() {
   const { file } = state.current;
   try {
@@ -369,16 +286,19 @@ function listen() {
   on("another", "click", choose);
   on("file", "change", () => take($("file").files));
   on("retry", "click", look);
-  on("dismiss", "click", calm);
+  on("dismiss", "click", forgive);
+  on("style", "change", setStyle);
   on("opacity", "input", setOpacity);
   on("opacity", "change", remember);
   on("show-marks", "change", () => { setMarks(); remember(); });
+  on("wide", "change", stage.setWide);
   on("model", "change", () => { showModelFacts(); if (state.current) look(); });
   on("bias", "change", () => { if (state.current) look(); });
   on("compare", "change", startComparing);
   on("stop-comparing", "click", () => { closeComparison(); $("compare").focus(); });
+  on("save-comparison", "click", () => saving.saveComparison(comparison(), state.current.file, state.other.file));
   on("copy-link", "click", copyLink);
-  on("save-overlay", "click", () => saving.saveOverlay($("photo"), $("heat"), $("opacity").value / 100, state.current.file));
+  on("save-overlay", "click", () => saving.saveOverlay($("photo"), $("heat"), $("opacity").value / 100, state.current));
   on("save-crop", "click", () => saving.saveCrop($("photo"), size(), windows()[state.chosen].box, state.ratio, state.current.file));
   on("save-heat", "click", () => saving.saveHeat($("heat"), size(), state.current.file));
   on("save-npy", "click", saveData);
@@ -411,13 +331,13 @@ async function start() {
     panel.showExamples(examples, openExample);
     const most = `Up to ${Math.floor(limits.bytes / 2 ** 20)} MB and ${Math.floor(limits.pixels / 1e6)} megapixels.`;
     $("hint").textContent = `JPEG, PNG, WebP, AVIF or GIF. ${most} ${promise}`;
-    recall(examples);
-    showModelFacts();
+    const example = recall();
+    if (examples.includes(example)) openExample(example);
   } catch (error) {
     complain(error.message);
   }
-  setOpacity();
-  setMarks();
+  showSettings();
+  window.addEventListener("hashchange", follow);
 }
 
 start();

@@ -121,11 +121,12 @@ export function showStrip(pictures, current, onShow, onRemove) {
 }
 
 // Values are places in the list of all pictures.
-export function showOthers(pictures, current) {
+export function showOthers(pictures, current, other) {
   $("compare-section").hidden = pictures.length < 2;
   const others = pictures.map((picture, index) => [picture, new Option(picture.file.name, String(index))]);
   const shown = others.filter(([picture]) => picture !== current).map(([, option]) => option);
   $("compare").replaceChildren(new Option("No other picture", ""), ...shown);
+  $("compare").value = other ? String(pictures.indexOf(other)) : "";
 }
 
 export function showModels(models) {

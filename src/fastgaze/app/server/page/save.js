@@ -1,5 +1,7 @@
 // Downloads: what is on the screen, at the picture's own size.
 
+import { outline } from "./outline.js";
+
 // Larger canvases fail on phones.
 const LONGEST_SIDE = 4096;
 
@@ -36,11 +38,13 @@ function encode(canvas, type) {
 
 const suffix = (blob) => (blob.type === "image/jpeg" ? "jpg" : "png");
 
-export async function saveOverlay(photo, heat, opacity, file) {
+export async function saveOverlay(photo, heat, opacity, { file, regions, result }) {
   const canvas = paint(photo.naturalWidth, photo.naturalHeight, (context, width, height) => {
     context.drawImage(photo, 0, 0, width, height);
     context.globalAlpha = opacity;
     context.drawImage(heat, 0, 0, width, height);
+    context.globalAlpha = 1;
+    outline(context, regions, result.picture_size);
   });
   const blob = await encode(canvas, file.type);
   save(blob, `${stem(file.name)}.gaze.${suffix(blob)}`);
@@ -54,6 +58,10 @@ export async function saveCrop(photo, size, box, ratio, file) {
   );
   const blob = await encode(canvas, file.type);
   save(blob, `${stem(file.name)}.${ratio.replace(":", "x")}.${suffix(blob)}`);
+}
+
+export async function saveComparison(canvas, first, second) {
+  save(await encode(canvas, "image/png"), `${stem(first.name)} and ${stem(second.name)}.png`);
 }
 
 export async function saveHeat(heat, size, file) {

@@ -1,11 +1,22 @@
 // The picture with what lies over it: heat map, numbered marks, crop window.
 
+import { palette } from "./gaze/heat.js";
+
 const $ = (id) => document.getElementById(id);
+const LONG = 0.5; // width by height, below which a picture can be seen at its own width
 const percent = (part, whole) => `${(100 * part) / whole}%`;
 
 export function setSize({ width, height }) {
   $("frame").style.aspectRatio = `${width} / ${height}`;
   $("view").style.setProperty("--ratio", width / height);
+  $("view").style.setProperty("--pixels", `${width}px`);
+  $("wide-choice").hidden = width > LONG * height;
+  setWide();
+}
+
+// Fitted into the window, a long page would be a narrow strip that nobody can read.
+export function setWide() {
+  $("view").classList.toggle("wide", !$("wide-choice").hidden && $("wide").checked);
 }
 
 // Resolves to the size that the browser sees, or null when it cannot show the file.
@@ -20,9 +31,17 @@ export async function showPhoto(url) {
   }
 }
 
-export async function showHeat(url) {
+export async function showLayer(url) {
   $("heat").src = url;
   await $("heat").decode();
+}
+
+export function showLegend(style) {
+  $("heat-legend").hidden = style !== "heat";
+  $("focus-legend").hidden = style !== "focus";
+  const rgba = palette();
+  const colour = (level) => `rgb(${rgba.slice(4 * level, 4 * level + 3).join(" ")} / ${rgba[4 * level + 3] / 255})`;
+  $("legend-bar").style.background = `linear-gradient(90deg, ${Array.from({ length: 18 }, (_, i) => colour(15 * i)).join(", ")})`;
 }
 
 export function setOpacity(share) {
