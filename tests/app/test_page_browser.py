@@ -162,7 +162,12 @@ def test_another_model_marks_another_place(page: "playwright.Page") -> None:
     wait_for_result(page, "dark")
     assert first_mark(page) == pytest.approx((320 - SPOT[0], 240 - SPOT[1]), abs=8)
     with page.expect_response(lambda response: "center_bias=none" in response.url):
-        page.uncheck("#bias")
+        page.select_option("#bias", "none")
+    wait_for_result(page, "dark")
+    assert page.locator("#bias option[disabled]").evaluate_all("all => all.map((each) => each.value)") == [
+        "photograph",
+        "screen",
+    ]  # these models have one habit for all pictures
 
 
 def test_a_crop_is_drawn_and_what_is_seen_can_be_downloaded(page: "playwright.Page") -> None:
@@ -587,7 +592,7 @@ def test_crops_and_downloads_are_in_sight_without_scrolling(browser: "playwright
         assert box["y"] + box["height"] <= 800, place
     sections = page.evaluate("[...document.querySelectorAll('#panel .heading')].map((each) => each.textContent)")
     assert sections[0] == "Crop"
-    assert sections[-1] == "Model"
+    assert sections[-2:] == ["Model", "Habit of viewers"]
     context.close()
 
 

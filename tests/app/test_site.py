@@ -107,6 +107,18 @@ def test_the_browser_finds_in_ten_pictures_what_python_finds(page: "playwright.P
     assert {each["name"]: each["wrong"] for each in found if each["wrong"]} == {}
 
 
+def test_the_page_says_what_it_takes_a_picture_for_and_can_be_told(page: "playwright.Page") -> None:
+    page.click("#example-list button")
+    page.wait_for_selector("body[data-state=result]")
+    assert page.inner_text("#kind") == "It looks like a photograph."
+    first = page.locator("#peaks .share").first
+    before = first.inner_text()
+    page.select_option("#bias", "screen")
+    until(page, f"document.querySelector('#peaks .share').textContent !== {before!r}")
+    assert page.inner_text("#kind") == "It looks like a photograph."
+    assert "center_bias=screen" in page.url
+
+
 def test_the_page_works_offline_after_the_first_visit(page: "playwright.Page") -> None:
     until(page, "navigator.serviceWorker.controller !== null")
     page.context.set_offline(True)

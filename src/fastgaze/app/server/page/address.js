@@ -8,7 +8,7 @@ export function read() {
   const number = (name) => (query.has(name) ? Number(query.get(name)) : NaN);
   return {
     model: query.get("model"),
-    bias: query.get("center_bias") !== "none",
+    bias: query.get("center_bias") ?? "model",
     ratio: query.get("ratio") ?? "",
     window: number("window") - 1,
     opacity: number("opacity"),
@@ -28,7 +28,7 @@ export function write({ model, bias, ratio, window, opacity, style, marks, examp
   if (style !== "heat") query.set("style", style);
   if (!marks) query.set("marks", "off");
   if (model) query.set("model", model);
-  if (!bias) query.set("center_bias", "none");
+  if (bias !== "model") query.set("center_bias", bias);
   for (const { name, box } of regions) query.append("region", `${name}=${box.left},${box.top},${box.width},${box.height}`);
   const hash = query.toString();
   history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);

@@ -11,7 +11,7 @@ export function remember() {
   const [first] = state.models;
   address.write({
     model: $("model").value === first?.name ? "" : $("model").value,
-    bias: $("bias").checked,
+    bias: $("bias").value,
     ratio,
     window: chosen,
     opacity: Number($("opacity").value),
@@ -27,7 +27,7 @@ export function recall() {
   const wanted = (state.wanted = address.read());
   const model = state.models.find(({ name }) => name === wanted.model) ?? state.models[0];
   if (model) $("model").value = model.name;
-  $("bias").checked = wanted.bias;
+  $("bias").value = ["photograph", "screen", "none"].includes(wanted.bias) ? wanted.bias : "model";
   $("style").value = wanted.style;
   $("show-marks").checked = wanted.marks;
   $("opacity").value = wanted.opacity >= 0 && wanted.opacity <= 100 ? wanted.opacity : address.STRENGTH;

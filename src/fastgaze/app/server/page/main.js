@@ -40,6 +40,7 @@ function showResult() {
   stage.setSize(size);
   stage.showMarks(result.peaks, size);
   panel.showPeaks(result.peaks, stage.light);
+  panel.showKind(result.screen);
   boxes.show(regions, size);
   const window = state.wanted?.window > 0 ? state.wanted.window : 0;
   state.wanted = null;

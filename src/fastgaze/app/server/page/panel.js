@@ -138,3 +138,10 @@ export function describe(model) {
   const cost = model.gflop_640x480 < 0.01 ? model.gflop_640x480.toPrecision(1) : model.gflop_640x480.toFixed(2);
   return `${count(model.parameters)} parameters · ${cost} GFLOP at 640 × 480`;
 }
+
+// What the model takes the picture for; null if it does not tell, and then it has one habit for all.
+export function showKind(screen) {
+  const taken = screen < 0.25 ? "It looks like a photograph." : screen > 0.75 ? "It looks like a screen, a page or a poster." : "It may be a photograph or a screen.";
+  $("kind").textContent = screen === null ? "" : taken;
+  for (const option of $("bias").options) option.disabled = screen === null && ["photograph", "screen"].includes(option.value);
+}
