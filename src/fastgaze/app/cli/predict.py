@@ -103,7 +103,7 @@ def predict(
     file = pictures.file_of(out, KINDS)
     formats = _parse_formats(format, file)
     bias = pictures.read_bias(center_bias)
-    jobs = pictures.find_jobs(images, out, file)
+    jobs = pictures.find_jobs(images, out, file, beside=True)
     regions = parse_regions(region or [])
     check_pictures(regions, len(jobs))
     piped = pictures.goes_to_stdout(jobs, out, json)
