@@ -71,6 +71,25 @@ def test_of_windows_with_nearly_the_same_attention_the_one_that_leaves_the_head_
     assert crop.mass > best(density, "2:1").mass - 0.2
 
 
+def test_a_window_that_gives_up_attention_for_a_head_says_so() -> None:
+    density = blobs((300, 400), (200, 90, 12, 0.5), (200, 215, 12, 0.5))
+    crown = head((24, 32), 2, 9, 13, 19)
+    crop = best(density, "2:1", crown)
+    assert crop.gain < -0.1
+    assert crop.for_head
+    assert not best(density, "2:1").for_head
+    # The same head at a place where attention alone puts the window, and one that the middle leaves whole as well.
+    assert not best(blobs((300, 400), (200, 60, 12, 1)), "2:1", crown).for_head
+    assert not best(density, "2:1", head((24, 32), 9, 14, 13, 19)).for_head
+
+
+def test_only_the_best_window_can_be_moved_for_a_head() -> None:
+    density = blobs((300, 400), (200, 90, 12, 0.5), (200, 215, 12, 0.5))
+    found = find_crops(Integral(density), "2:1", 3, heads=head((24, 32), 2, 9, 13, 19))
+    assert [crop.for_head for crop in found] == [True, False, False]
+    assert not crop_around(Integral(density), "2:1", (200, 10)).for_head
+
+
 def test_a_head_that_costs_too_much_attention_is_cut() -> None:
     density = blobs((300, 400), (200, 240, 12, 1))
     crop = best(density, "3:1", head((24, 32), 2, 20, 4, 8))

@@ -165,7 +165,7 @@ def _print(label: str, found: "dict[Wish, list[Crop]]", written: list[Document])
     files = [f" -> {facts['file']}" for facts in written] or [""] * len(found)
     for (wish, windows), file in zip(found.items(), files, strict=True):
         for index, window in enumerate(windows):
-            show(printable(f"{label} {wish.text}: {_line(window)}{'' if index else file}"))
+            show(printable(f"{label} {wish.text}: {_line(window, index == 0)}{'' if index else file}"))
 
 
 def _listed(found: "dict[Wish, list[Crop]]") -> list[Document]:
@@ -209,17 +209,18 @@ def _srcset(written: Sequence[Document]) -> str:
     return ", ".join(f"{Path(facts['file']).name} {facts['width']}w" for facts in ordered)
 
 
-def _line(crop: "Crop") -> str:
+def _line(crop: "Crop", best: bool) -> str:
     left, top, right, bottom = crop.box
     x, y = crop.focal_point
     place = f"{format_size((bottom - top, right - left))}+{left}+{top}"
-    return f"{place} keeps {crop.mass:.0%} ({_gain(crop.gain)}), focal point ({x:.0f}, {y:.0f})"
+    # Only the best window is free to be in the middle: the others have to stay away from it.
+    compared = f" ({_gain(crop)})" if best else ""
+    return f"{place} keeps {crop.mass:.0%} of the attention{compared}, focal point ({x:.0f}, {y:.0f})"
 
 
-def _gain(gain: float) -> str:
-    points = round(100 * gain)
-    return (
-        "as much as the middle"
-        if points == 0
-        else f"{common.counted(abs(points), 'point')} {'more' if points > 0 else 'less'} than the middle"
-    )
+def _gain(crop: "Crop") -> str:
+    points = round(100 * crop.gain)
+    if points == 0:
+        return "as much as the middle"
+    reason = ", to leave a head whole" if crop.for_head else ""
+    return f"{common.counted(abs(points), 'point')} {'more' if points > 0 else 'less'} than the middle{reason}"
