@@ -1,5 +1,7 @@
 """Crops keep what is looked at, cut where nobody looks, leave heads whole, and say what they gain."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -132,6 +134,12 @@ def test_a_focus_is_as_near_to_the_middle_as_the_picture_allows(
     crop = crop_around(Integral(blobs((300, 600), (60, 60, 30, 1))), "1:1", focus)
     assert crop.box == box
     assert crop.focal_point == focus
+
+
+@pytest.mark.parametrize("focus", [10, None, "10,20", (10,), (10, 20, 30), (10, float("nan")), ("10", "20")])
+def test_a_focus_that_is_no_point_is_answered_with_what_one_is(focus: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"focus .* is not a point \(x, y\) in pixels of the picture, such as"):
+        crop_around(Integral(blobs((300, 600), (60, 60, 30, 1))), "1:1", focus)
 
 
 def test_a_focus_outside_the_picture_is_refused() -> None:

@@ -9,8 +9,9 @@
   what is named cannot be taken for something else.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fastgaze.core.errors import ArgumentError
 
@@ -48,6 +49,17 @@ def point_to_json(point: Sequence[float]) -> dict[str, float]:
     """(x, y) in pixels -> ``{"x": x, "y": y}``, to a hundredth of a pixel."""
     x, y = point
     return {"x": round(x, 2), "y": round(y, 2)}
+
+
+def finite_numbers(values: object, count: int) -> tuple[float, ...] | None:
+    """``values`` as so many finite numbers, such as the edges of a box; None for anything else, text included."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        return None
+    try:
+        found = tuple(math.nan if isinstance(value, str) else float(value) for value in values)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if len(found) == count and all(map(math.isfinite, found)) else None
 
 
 def shrunk(size: Size, longest: int) -> Size:

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Json
-from fastgaze.core.sizes import Size, box_to_json, point_to_json
+from fastgaze.core.sizes import Size, box_to_json, finite_numbers, point_to_json
 from fastgaze.runtime.headroom import Array, Head, find_heads
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
@@ -164,14 +164,17 @@ def _is_for_head(integral: "Integral", box: Box, heads: Sequence[Head]) -> bool:
 
 def crop_around(integral: "Integral", ratio: str | float | tuple[float, float], focus: tuple[float, float]) -> Crop:
     """The largest window of ``ratio`` with ``focus`` (x, y), in pixels, as near to its middle as the picture allows."""
-    (height, width), (x, y) = integral.size, focus
+    point = finite_numbers(focus, 2)
+    if point is None:
+        raise ArgumentError(f"focus {focus!r} is not a point (x, y) in pixels of the picture, such as (640, 360)")
+    (height, width), (x, y) = integral.size, point
     if not (0 <= x <= width and 0 <= y <= height):
         raise ArgumentError(f"focus ({x:g}, {y:g}) is not inside the picture of {width}x{height} pixels")
     window_height, window_width = window_size(integral.size, parse_ratio(ratio), 1.0)
     left = min(max(round(x - window_width / 2), 0), width - window_width)
     top = min(max(round(y - window_height / 2), 0), height - window_height)
     box = np.array([[left, top, left + window_width, top + window_height]])
-    return replace(_describe(integral, _Windows(np.zeros(1), box, np.ones(1)), 0), focal_point=focus)
+    return replace(_describe(integral, _Windows(np.zeros(1), box, np.ones(1)), 0), focal_point=(x, y))
 
 
 def worth_of_places(
