@@ -21,9 +21,9 @@ Size = tuple[int, int]
 
 def parse_size(text: str) -> Size:
     """``"640x480"`` -> (height, width) = (480, 640)."""
-    match = re.fullmatch(r"(\d+)[xX](\d+)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,9})[xX]([0-9]{1,9})", text.strip())
     if match is None or 0 in (size := (int(match[2]), int(match[1]))):
-        raise ArgumentError(f"size {text!r} is not WIDTHxHEIGHT in pixels, such as 640x480")
+        raise ArgumentError(f"size {text[:80]!r} is not WIDTHxHEIGHT in pixels, such as 640x480")
     return size
 
 

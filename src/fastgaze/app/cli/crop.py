@@ -12,7 +12,7 @@ from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import printable
 from fastgaze.core.jsonable import Document
-from fastgaze.core.sizes import Size, format_size, parse_size, size_to_json
+from fastgaze.core.sizes import Size, format_size, size_to_json
 
 if TYPE_CHECKING:
     from fastgaze.runtime.crop import Crop
@@ -142,7 +142,18 @@ def _wishes(ratios: Sequence[str], sizes: Sequence[str]) -> list[Wish]:
         raise ArgumentError("nothing says what to cut; give --ratio 16:9 or --size 1200x630")
     for text in ratios:
         parse_ratio(text)
-    return [*(Wish(text) for text in ratios), *(Wish(text, parse_size(text)) for text in sizes)]
+    return [*(Wish(text) for text in ratios), *(Wish(text, _size(text)) for text in sizes)]
+
+
+def _size(text: str) -> Size:
+    from fastgaze.runtime.crop import parse_ratio
+
+    size = common.read_size(text)
+    try:
+        parse_ratio((size[1], size[0]))
+    except ArgumentError:
+        raise ArgumentError(f"--size {text} is not a shape between 1:100 and 100:1, such as 1200x630") from None
+    return size
 
 
 def _point(focus: str | None) -> tuple[float, float] | None:
