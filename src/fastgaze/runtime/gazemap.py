@@ -310,10 +310,12 @@ class GazeMap:
         n: int = 1,
         regions: Mapping[str, Sequence[float]] | None = None,
         fixations: int = FIXATIONS,
+        focus: tuple[float, float] | None = None,
     ) -> dict[str, Json]:
         """What was found, as plain values.
 
-        At most ``peaks`` peaks, at most ``n`` windows for each of ``ratios``, and what each of ``regions`` draws.
+        At most ``peaks`` peaks, at most ``n`` windows for each of ``ratios``, or the one around the point ``focus``
+        (x, y), and what each of ``regions`` draws.
 
         This is the shape that the command line, the server and batch jobs all carry.
         """
@@ -325,11 +327,15 @@ class GazeMap:
             "bits": round(self.bits, 4),
             "peaks": [peak.to_json() for peak in self.peaks(peaks)],
             "crops": [
-                {"ratio": ratio, "windows": [window.to_json() for window in self.crop(ratio, n)]} for ratio in ratios
+                {"ratio": ratio, "windows": [window.to_json() for window in self._windows(ratio, n, focus)]}
+                for ratio in ratios
             ],
             "regions": [region.to_json() for region in self.regions(regions or {}, fixations)],
             "milliseconds": {step: round(time, 3) for step, time in self.milliseconds.items()},
         }
+
+    def _windows(self, ratio: str, n: int, focus: tuple[float, float] | None) -> list[Crop]:
+        return self.crop(ratio, n) if focus is None else [self.crop_around(ratio, focus)]
 
     def save(self, path: str | Path) -> None:
         """By suffix: ``.npy`` the log density, ``.json`` the summary, ``.png``, ``.jpg`` or ``.webp`` the overlay."""

@@ -9,6 +9,7 @@ from fastgaze.app.server.options import (
     COMPARE_OPTIONS,
     CROP_FORMATS,
     CROP_OPTIONS,
+    FOCUS,
     FORMATS,
     GAZE_OPTIONS,
     MOST_PEAKS,
@@ -157,6 +158,11 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
             f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels / 1e6:g} megapixels; "
             "that of the window by default. Without ratio, the window has this shape.",
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
+        ),
+        "focus": (
+            "X,Y of a point of the upright picture, in pixels: the largest window of every ratio with this point as "
+            "near to its middle as the picture allows, instead of the best ones. Not together with n above 1.",
+            {"type": "string", "pattern": f"^{FOCUS}$", "examples": ["40,30"]},
         ),
     }
 
