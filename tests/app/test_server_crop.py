@@ -83,3 +83,13 @@ def test_a_focus_that_means_nothing_is_refused_with_a_sentence(
     refused = client.post(f"/v1/crop?ratio=1:1&format={format}&{query}", content=encoded(picture()))
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_option")
     assert reason in refused.json()["error"]["message"]
+
+
+def test_jpg_is_another_name_of_jpeg(client: httpx.Client) -> None:
+    for query in ({"ratio": "1:1"}, {"size": "60x60"}):
+        short, long = (
+            client.post("/v1/crop", params=query | {"format": name}, content=encoded(picture()))
+            for name in ("jpg", "jpeg")
+        )
+        assert short.headers["content-type"] == "image/jpeg"
+        assert short.content == long.content

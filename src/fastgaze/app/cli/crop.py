@@ -30,7 +30,7 @@ KINDS = {
     ".tif": "tiff",
     ".tiff": "tiff",
 }
-"""The format of a file that ``--out`` names, by its suffix."""
+"""The format of a file that ``--out`` names, by its suffix; ``--format`` takes the same names without the dot."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def crop(
         ),
     ] = None,
     format: Annotated[
-        str, typer.Option(help="Format of the cropped pictures: keep, jpeg, png, webp, avif, gif or tiff.")
+        str, typer.Option(help="Format of the cropped pictures: keep, jpeg (or jpg), png, webp, avif, gif or tiff.")
     ] = "keep",
     quality: Annotated[
         int | None,
@@ -102,6 +102,7 @@ def crop(
     from fastgaze.core.pictures import open_picture
     from fastgaze.runtime.cutting import pixels_needed
 
+    format = KINDS.get(f".{format.lower()}", format)
     wishes, point = _wishes(ratio or [], size or []), _point(focus)
     most = candidates or (3 if out is None else 1)
     bias = pictures.read_bias(center_bias)

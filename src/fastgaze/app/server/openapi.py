@@ -151,7 +151,7 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
     """Those that mean something else when a window is asked for."""
     return {
         "format": (
-            "json: the windows. Others: the best window as a picture; keep: in the format that was sent.",
+            "json: the windows. Others: the best window as a picture; keep: in the format that was sent. jpg is jpeg.",
             {"type": "string", "enum": list(CROP_FORMATS), "default": "json"},
         ),
         "size": (

@@ -32,7 +32,7 @@ GAZE_OPTIONS = (
 CROP_OPTIONS = ("model", "format", "size", "center_bias", "ratio", "n", "focus")
 COMPARE_OPTIONS = ("model", "format", "center_bias", "peaks", "style", "ratio", "n", "region", "fixations")
 FORMATS = ("json", "png", "overlay", "npy")
-CROP_FORMATS = ("json", "keep", "jpeg", "png", "webp")
+CROP_FORMATS = ("json", "keep", "jpeg", "jpg", "png", "webp")
 """Of ``/v1/crop``: windows as facts, or the best one as a picture, in the format of the source or in another."""
 COMPARE_FORMATS = ("json", "overlay")
 """Of ``/v1/compare``: facts, or the pictures side by side as one."""
@@ -113,6 +113,8 @@ def biases_of(models: Sequence[ModelCard]) -> dict[str, NamedBias]:
 
 def _shaped(options: Options) -> Options:
     """Options of ``/v1/crop`` with the shape that a size stands for; 400 where a picture would have no one shape."""
+    if options.format == "jpg":
+        options = replace(options, format="jpeg")
     height, width = options.size or (0, 0)
     if options.focus is not None and options.n > 1:
         raise bad_option(f"with focus there is one window for every ratio, not n={options.n}; leave out one of them")
