@@ -16,7 +16,7 @@ def batch(
         str,
         typer.Argument(
             metavar="INPUT",
-            help="A folder, a glob, a list (.txt), a .parquet file or a URL of one of these.",
+            help="A folder, a glob, a list (.txt or .lst), a .parquet file or a URL of one of these.",
             show_default=False,
         ),
     ],
