@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from fastgaze import __version__
 from fastgaze.app.cli import app
-from fastgaze.core.spec import GazeSpec, VGGSpec
+from fastgaze.core.spec import GazeSpec, VGGSpec, architectures
 from fastgaze.networks import TrainingRecord, create_model, save_checkpoint
+from fastgaze.runtime.zoo import models
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,14 @@ def test_without_arguments_the_help_is_all_that_is_said(arguments: list[str]) ->
     assert done.returncode == 2
     assert "--help" in done.stdout + done.stderr
     assert "fastgaze:" not in done.stderr
+
+
+def test_an_unknown_name_is_answered_with_all_that_info_takes() -> None:
+    said = CliRunner().invoke(app, ["info", "nothing"]).exception
+    assert all(model.name in str(said) for model in models())
+    assert all(name in str(said) for name in architectures())
+    assert ".onnx" in str(said)
+    assert ".safetensors" in str(said)
 
 
 def test_debug_shows_the_traceback() -> None:

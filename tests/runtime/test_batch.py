@@ -181,9 +181,11 @@ def test_inputs_are_folders_globs_lists_parquet_or_one_image(images: Path, tmp_p
     assert everything == sorted(everything)
     assert len(find_images(str(images / "0000*.jpg"))) == 10
     some = [str(images / "00003.jpg"), str(images / "00001.jpg"), str(images / "00003.jpg")]
-    (tmp_path / "list.txt").write_text("\n".join(some) + "\n\n")
+    for name in ("list.txt", "list.lst"):
+        (tmp_path / name).write_text("\n".join(some) + "\n\n")
     pq.write_table(pa.table({"path": some}), tmp_path / "list.parquet")
     assert find_images(str(tmp_path / "list.txt")) == some[:2]
+    assert find_images(str(tmp_path / "list.lst")) == some[:2]
     assert find_images(str(tmp_path / "list.parquet")) == some[:2]
     assert find_images(some[0]) == some[:1]
     pq.write_table(pa.table({"name": some}), tmp_path / "other.parquet")

@@ -1,5 +1,7 @@
 """Crops keep what is looked at, cut where nobody looks, leave heads whole, and say what they gain."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -71,6 +73,25 @@ def test_of_windows_with_nearly_the_same_attention_the_one_that_leaves_the_head_
     assert crop.mass > best(density, "2:1").mass - 0.2
 
 
+def test_a_window_that_gives_up_attention_for_a_head_says_so() -> None:
+    density = blobs((300, 400), (200, 90, 12, 0.5), (200, 215, 12, 0.5))
+    crown = head((24, 32), 2, 9, 13, 19)
+    crop = best(density, "2:1", crown)
+    assert crop.gain < -0.1
+    assert crop.for_head
+    assert not best(density, "2:1").for_head
+    # The same head at a place where attention alone puts the window, and one that the middle leaves whole as well.
+    assert not best(blobs((300, 400), (200, 60, 12, 1)), "2:1", crown).for_head
+    assert not best(density, "2:1", head((24, 32), 9, 14, 13, 19)).for_head
+
+
+def test_only_the_best_window_can_be_moved_for_a_head() -> None:
+    density = blobs((300, 400), (200, 90, 12, 0.5), (200, 215, 12, 0.5))
+    found = find_crops(Integral(density), "2:1", 3, heads=head((24, 32), 2, 9, 13, 19))
+    assert [crop.for_head for crop in found] == [True, False, False]
+    assert not crop_around(Integral(density), "2:1", (200, 10)).for_head
+
+
 def test_a_head_that_costs_too_much_attention_is_cut() -> None:
     density = blobs((300, 400), (200, 240, 12, 1))
     crop = best(density, "3:1", head((24, 32), 2, 20, 4, 8))
@@ -113,6 +134,12 @@ def test_a_focus_is_as_near_to_the_middle_as_the_picture_allows(
     crop = crop_around(Integral(blobs((300, 600), (60, 60, 30, 1))), "1:1", focus)
     assert crop.box == box
     assert crop.focal_point == focus
+
+
+@pytest.mark.parametrize("focus", [10, None, "10,20", (10,), (10, 20, 30), (10, float("nan")), ("10", "20")])
+def test_a_focus_that_is_no_point_is_answered_with_what_one_is(focus: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"focus .* is not a point \(x, y\) in pixels of the picture, such as"):
+        crop_around(Integral(blobs((300, 600), (60, 60, 30, 1))), "1:1", focus)
 
 
 def test_a_focus_outside_the_picture_is_refused() -> None:

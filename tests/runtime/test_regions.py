@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,25 @@ def test_what_holds_no_pixel_is_refused_by_name() -> None:
             GAZE.regions({"cta": box})
     with pytest.raises(ArgumentError, match="fixations=0 is not between 1 and 1000"):
         GAZE.regions({}, fixations=0)
+
+
+@pytest.mark.parametrize("boxes", [[(0, 0, 200, 100)], (0, 0, 200, 100), "logo=0,0,200,100", 7])
+def test_boxes_without_names_are_answered_with_what_regions_are(boxes: Any) -> None:
+    with pytest.raises(ArgumentError, match=rf"not a {type(boxes).__name__}; give a mapping, such as {{'logo'"):
+        GAZE.regions(boxes)
+
+
+@pytest.mark.parametrize("box", [7, None, "1234", ("1", "2", "30", "40"), {"left": 0, "top": 0}, ((0, 0), (9, 9))])
+def test_what_is_no_box_at_all_is_refused_like_a_wrong_one(box: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"region 'cta': box .* is not \(left, top, right, bottom\) in pixels"):
+        GAZE.regions({"cta": box})
+    with pytest.raises(ArgumentError, match=r"box .* is not"):
+        GAZE.mass(box)
+
+
+def test_a_box_may_be_an_array() -> None:
+    box: Any = np.array([0, 0, 200, 100])
+    assert GAZE.mass(box) == pytest.approx(0.4, abs=1e-3)
 
 
 def test_a_region_in_words_is_in_pixels_or_percent_of_the_picture() -> None:

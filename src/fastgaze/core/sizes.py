@@ -9,8 +9,9 @@
   what is named cannot be taken for something else.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fastgaze.core.errors import ArgumentError
 
@@ -20,9 +21,9 @@ Size = tuple[int, int]
 
 def parse_size(text: str) -> Size:
     """``"640x480"`` -> (height, width) = (480, 640)."""
-    match = re.fullmatch(r"(\d+)[xX](\d+)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,9})[xX]([0-9]{1,9})", text.strip())
     if match is None or 0 in (size := (int(match[2]), int(match[1]))):
-        raise ArgumentError(f"size {text!r} is not WIDTHxHEIGHT in pixels, such as 640x480")
+        raise ArgumentError(f"size {text[:80]!r} is not WIDTHxHEIGHT in pixels, such as 640x480")
     return size
 
 
@@ -48,6 +49,17 @@ def point_to_json(point: Sequence[float]) -> dict[str, float]:
     """(x, y) in pixels -> ``{"x": x, "y": y}``, to a hundredth of a pixel."""
     x, y = point
     return {"x": round(x, 2), "y": round(y, 2)}
+
+
+def finite_numbers(values: object, count: int) -> tuple[float, ...] | None:
+    """``values`` as so many finite numbers, such as the edges of a box; None for anything else, text included."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        return None
+    try:
+        found = tuple(math.nan if isinstance(value, str) else float(value) for value in values)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if len(found) == count and all(map(math.isfinite, found)) else None
 
 
 def shrunk(size: Size, longest: int) -> Size:

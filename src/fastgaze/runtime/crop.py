@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Json
-from fastgaze.core.sizes import Size, box_to_json, point_to_json
+from fastgaze.core.sizes import Size, box_to_json, finite_numbers, point_to_json
 from fastgaze.runtime.headroom import Array, Head, find_heads
 
 SCALES = (1.0, 0.8, 0.64, 0.5)
@@ -65,8 +65,9 @@ class Crop:
     """Share of all fixations that the model expects inside the window, 0..1."""
     gain: float
     """How much more that is than what a window of this size in the middle of the picture keeps: the difference of the
-    two shares. Near 0 where the map says nothing, as on a plain colour, and where the middle is the right place; below
-    0 only if a head was kept at the cost of attention."""
+    two shares. Near 0 where the map says nothing, as on a plain colour, and where the middle is the right place. The
+    best window has less than about 0 only if attention was given up for a head (``for_head``); the others have to stay
+    away from it, and a window around a focus is where it was asked for."""
     focal_point: tuple[float, float]
     """(x, y) in pixels: centre of mass of the small square in the window that holds the most attention."""
     scale: float
@@ -74,6 +75,8 @@ class Crop:
     object_position: tuple[float, float] | None
     """(x, y) in percent, for CSS: ``object-fit: cover; object-position: x% y%`` shows this window in a box of its
     ratio. None if the window is smaller than the largest one."""
+    for_head: bool = False
+    """Whether the best window keeps less than one in the middle to leave a head whole that the middle would cut."""
 
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
@@ -138,23 +141,40 @@ def find_crops(
     found = [] if heads is None else find_heads(heads)
     largest = _windows(integral, value, ordered[0], found)
     first = int(largest.worth.argmax())
+    best = _describe(integral, largest, first)
+    best = replace(best, for_head=best.gain < 0 and _is_for_head(integral, best.box, found))
     if n == 1:
-        return [_describe(integral, largest, first)]
+        return [best]
     # The first part stays first, so that ``first`` names the same window in the whole.
     windows = _Windows.joined([largest, *(_windows(integral, value, scale, found) for scale in ordered[1:])])
-    return [_describe(integral, windows, index) for index in _distinct(windows, first, n)]
+    return [best, *(_describe(integral, windows, index) for index in _distinct(windows, first, n)[1:])]
+
+
+def _is_for_head(integral: "Integral", box: Box, heads: Sequence[Head]) -> bool:
+    """Whether ``box`` leaves a head whole that the window in the middle cuts, and would be worth less without heads."""
+    left, top, right, bottom = box
+    window, (height, width) = (bottom - top, right - left), integral.size
+    tops = np.array([top, (height - window[0]) / 2])
+    lefts = np.array([left, (width - window[1]) / 2])
+    worth = integral.mass(tops, tops + window[0], lefts, lefts + window[1])
+    worth -= EDGE * _cut(integral, tops, lefts, window)
+    alone = (_damage([replace(head, weight=1.0)], integral.size, tops, lefts, window) for head in heads)
+    return bool(worth[0, 0] < worth[1, 1] and any(damage[0, 0] <= 0.5 < damage[1, 1] for damage in alone))
 
 
 def crop_around(integral: "Integral", ratio: str | float | tuple[float, float], focus: tuple[float, float]) -> Crop:
     """The largest window of ``ratio`` with ``focus`` (x, y), in pixels, as near to its middle as the picture allows."""
-    (height, width), (x, y) = integral.size, focus
+    point = finite_numbers(focus, 2)
+    if point is None:
+        raise ArgumentError(f"focus {focus!r} is not a point (x, y) in pixels of the picture, such as (640, 360)")
+    (height, width), (x, y) = integral.size, point
     if not (0 <= x <= width and 0 <= y <= height):
         raise ArgumentError(f"focus ({x:g}, {y:g}) is not inside the picture of {width}x{height} pixels")
     window_height, window_width = window_size(integral.size, parse_ratio(ratio), 1.0)
     left = min(max(round(x - window_width / 2), 0), width - window_width)
     top = min(max(round(y - window_height / 2), 0), height - window_height)
     box = np.array([[left, top, left + window_width, top + window_height]])
-    return replace(_describe(integral, _Windows(np.zeros(1), box, np.ones(1)), 0), focal_point=focus)
+    return replace(_describe(integral, _Windows(np.zeros(1), box, np.ones(1)), 0), focal_point=(x, y))
 
 
 def worth_of_places(

@@ -25,7 +25,7 @@ from fastgaze.core.jsonable import Json
 from fastgaze.core.operators import sharing_matrix
 from fastgaze.core.pictures import MAX_PIXELS, Picture, Source, open_picture
 from fastgaze.core.progress import Clock
-from fastgaze.core.sizes import Size, format_size, shrunk, size_to_json
+from fastgaze.core.sizes import Size, finite_numbers, format_size, shrunk, size_to_json
 from fastgaze.runtime import notebook, render
 from fastgaze.runtime.crop import SCALES, Crop, Integral, crop_around, find_crops
 from fastgaze.runtime.cutting import Cut, Cutter
@@ -162,6 +162,11 @@ class GazeMap:
         boxes: (left, top, right, bottom) in pixels of the picture by name, rounded and clipped; they may overlap.
         fixations: the number within which a region counts as seen.
         """
+        if not isinstance(boxes, Mapping):
+            raise ArgumentError(
+                f"regions are boxes by name, not a {type(boxes).__name__}; give a mapping, such as "
+                "{'logo': (left, top, right, bottom)} in pixels"
+            )
         clipped = {}
         for name, box in boxes.items():
             try:
@@ -171,11 +176,12 @@ class GazeMap:
         return attention(clipped, self._mass, self.picture_size, fixations)
 
     def _clip(self, box: Sequence[float]) -> tuple[int, int, int, int]:
-        if len(box) != 4 or not np.isfinite(box).all():
-            raise ArgumentError(f"box {box!r} is not (left, top, right, bottom) in pixels")
+        edges = finite_numbers(box, 4)
+        if edges is None:
+            raise ArgumentError(f"box {box!r} is not (left, top, right, bottom) in pixels, such as (40, 300, 240, 360)")
         height, width = self.picture_size
-        left, right = (min(max(round(edge), 0), width) for edge in (box[0], box[2]))
-        top, bottom = (min(max(round(edge), 0), height) for edge in (box[1], box[3]))
+        left, right = (min(max(round(edge), 0), width) for edge in edges[::2])
+        top, bottom = (min(max(round(edge), 0), height) for edge in edges[1::2])
         if left >= right or top >= bottom:
             raise ArgumentError(f"box {tuple(box)} holds no pixel of the picture, which has {width}x{height}")
         return left, top, right, bottom
@@ -304,10 +310,12 @@ class GazeMap:
         n: int = 1,
         regions: Mapping[str, Sequence[float]] | None = None,
         fixations: int = FIXATIONS,
+        focus: tuple[float, float] | None = None,
     ) -> dict[str, Json]:
         """What was found, as plain values.
 
-        At most ``peaks`` peaks, at most ``n`` windows for each of ``ratios``, and what each of ``regions`` draws.
+        At most ``peaks`` peaks, at most ``n`` windows for each of ``ratios``, or the one around the point ``focus``
+        (x, y), and what each of ``regions`` draws.
 
         This is the shape that the command line, the server and batch jobs all carry.
         """
@@ -319,11 +327,15 @@ class GazeMap:
             "bits": round(self.bits, 4),
             "peaks": [peak.to_json() for peak in self.peaks(peaks)],
             "crops": [
-                {"ratio": ratio, "windows": [window.to_json() for window in self.crop(ratio, n)]} for ratio in ratios
+                {"ratio": ratio, "windows": [window.to_json() for window in self._windows(ratio, n, focus)]}
+                for ratio in ratios
             ],
             "regions": [region.to_json() for region in self.regions(regions or {}, fixations)],
             "milliseconds": {step: round(time, 3) for step, time in self.milliseconds.items()},
         }
+
+    def _windows(self, ratio: str, n: int, focus: tuple[float, float] | None) -> list[Crop]:
+        return self.crop(ratio, n) if focus is None else [self.crop_around(ratio, focus)]
 
     def save(self, path: str | Path) -> None:
         """By suffix: ``.npy`` the log density, ``.json`` the summary, ``.png``, ``.jpg`` or ``.webp`` the overlay."""

@@ -85,8 +85,11 @@ def default_name(folder: Path = BUNDLED) -> str:
     return name
 
 
-def find(name: str | Path, folder: Path = BUNDLED) -> Path:
-    """The file of a bundled name, or the path itself when it is one of an .onnx file."""
+def find(name: str | Path, folder: Path = BUNDLED, others: str = "") -> Path:
+    """The file of a bundled name, or the path itself when it is one of an .onnx file.
+
+    others: what the caller takes besides, in words, for the message about anything else.
+    """
     text = str(name)
     names = [facts["name"] for facts in read_index(folder)["models"]]
     if text in names:
@@ -99,7 +102,8 @@ def find(name: str | Path, folder: Path = BUNDLED) -> Path:
             return path
         raise ModelError(f"no model file {path}")
     known = f"choose from {', '.join(names)}" if names else "no trained model is bundled yet"
-    raise ModelError(f"no bundled model {text!r}; {known}, or give the path of an .onnx file")
+    path_of = f"the path of an .onnx file, {others}" if others else "the path of an .onnx file"
+    raise ModelError(f"no bundled model {text!r}; {known}, or give {path_of}")
 
 
 def _replaced(name: str, names: Sequence[str]) -> str | None:
@@ -164,9 +168,12 @@ def _facts(path: Path, card: ModelCard) -> dict[str, Json]:
     }
 
 
-def describe(name: str | Path, folder: Path = BUNDLED) -> Document:
-    """Facts of a bundled name or an .onnx path: the card, the spec as one line of JSON, without the bias grid."""
-    path = find(name, folder)
+def describe(name: str | Path, folder: Path = BUNDLED, others: str = "") -> Document:
+    """Facts of a bundled name or an .onnx path: the card, the spec as one line of JSON, without the bias grid.
+
+    others: see ``find``.
+    """
+    path = find(name, folder, others)
     card = read_card(path)
     facts = card.to_json()
     del facts["center_bias"]

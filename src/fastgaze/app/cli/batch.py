@@ -9,7 +9,6 @@ import typer
 from fastgaze.app.cli import common
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document
-from fastgaze.core.sizes import parse_size
 
 
 def batch(
@@ -17,7 +16,7 @@ def batch(
         str,
         typer.Argument(
             metavar="INPUT",
-            help="A folder, a glob, a list (.txt), a .parquet file or a URL of one of these.",
+            help="A folder, a glob, a list (.txt or .lst), a .parquet file or a URL of one of these.",
             show_default=False,
         ),
     ],
@@ -52,6 +51,7 @@ def batch(
     A job that was interrupted continues where it stopped when it is started again with the same arguments.
     """
     from fastgaze.runtime.batch import RUNNERS, BatchOptions, run
+    from fastgaze.runtime.batch.job import MOST_CELLS
 
     if engine in RUNNERS:
         raise ArgumentError(f"--engine {engine} is now --runner {engine}; --engine is what computes the network")
@@ -59,7 +59,7 @@ def batch(
         ratios=tuple(ratio or ("1:1", "16:9")),
         peaks=peaks,
         crops=candidates,
-        density=None if size is None else parse_size(size),
+        density=None if size is None else common.read_size(size, MOST_CELLS),
         shard=shard,
     )
     # Ray reports lost nodes on stdout, where only the result belongs.

@@ -6,7 +6,6 @@ import typer
 
 from fastgaze.app.cli import common
 from fastgaze.core.jsonable import Document
-from fastgaze.core.sizes import parse_size
 
 
 def bench(
@@ -41,7 +40,7 @@ def bench(
     from fastgaze.evaluation.bench import BenchSetup
     from fastgaze.evaluation.bench import bench as measure
 
-    result = measure(BenchSetup(model, parse_size(size), engine, threads, rounds), against, cold)
+    result = measure(BenchSetup(model, common.read_size(size), engine, threads, rounds), against, cold)
     if json:
         common.print_json(result)
     else:

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from typer.core import TyperCommand, TyperOption
 
+from fastgaze.core.errors import ArgumentError
+from fastgaze.core.sizes import Size, parse_size
+
 # Names and paths are printed as they are: rich would take [b] for a style and :b: for a picture, in tables too.
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -46,6 +49,23 @@ def refuse_stdout(path: Path | None) -> Path | None:
 def shapes(metavar: str, help: str) -> Any:
     """An option that says which windows are wanted, and may be repeated."""
     return typer.Option(metavar=metavar, help=help, show_default=False)
+
+
+def read_size(text: str, most: int | None = None) -> Size:
+    """``--size`` as (height, width), of a picture or a map that is to be made.
+
+    most: pixels, by default as many as any picture may have. The library would refuse more as well, but as (height,
+    width). Call it after ``limit_blas``, since it imports numpy.
+    """
+    from fastgaze.core.pictures import MAX_PIXELS, MAX_SIDE
+
+    size, most = parse_size(text), most or MAX_PIXELS
+    if max(size) > MAX_SIDE or size[0] * size[1] > most:
+        raise ArgumentError(
+            f"--size {text} is not WIDTHxHEIGHT with sides up to {MAX_SIDE} and at most {most / 1e6:g} million pixels, "
+            "such as 640x480"
+        )
+    return size
 
 
 MODEL_HELP = "Name of a bundled model, or path of an .onnx file."

@@ -12,7 +12,7 @@ from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import printable
 from fastgaze.core.jsonable import Document
-from fastgaze.core.sizes import Size, format_size, parse_size, size_to_json
+from fastgaze.core.sizes import Size, format_size, size_to_json
 
 if TYPE_CHECKING:
     from fastgaze.runtime.crop import Crop
@@ -30,7 +30,7 @@ KINDS = {
     ".tif": "tiff",
     ".tiff": "tiff",
 }
-"""The format of a file that ``--out`` names, by its suffix."""
+"""The format of a file that ``--out`` names, by its suffix; ``--format`` takes the same names without the dot."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def crop(
         ),
     ] = None,
     format: Annotated[
-        str, typer.Option(help="Format of the cropped pictures: keep, jpeg, png, webp, avif, gif or tiff.")
+        str, typer.Option(help="Format of the cropped pictures: keep, jpeg (or jpg), png, webp, avif, gif or tiff.")
     ] = "keep",
     quality: Annotated[
         int | None,
@@ -102,6 +102,7 @@ def crop(
     from fastgaze.core.pictures import open_picture
     from fastgaze.runtime.cutting import pixels_needed
 
+    format = KINDS.get(f".{format.lower()}", format)
     wishes, point = _wishes(ratio or [], size or []), _point(focus)
     most = candidates or (3 if out is None else 1)
     bias = pictures.read_bias(center_bias)
@@ -142,7 +143,18 @@ def _wishes(ratios: Sequence[str], sizes: Sequence[str]) -> list[Wish]:
         raise ArgumentError("nothing says what to cut; give --ratio 16:9 or --size 1200x630")
     for text in ratios:
         parse_ratio(text)
-    return [*(Wish(text) for text in ratios), *(Wish(text, parse_size(text)) for text in sizes)]
+    return [*(Wish(text) for text in ratios), *(Wish(text, _size(text)) for text in sizes)]
+
+
+def _size(text: str) -> Size:
+    from fastgaze.runtime.crop import parse_ratio
+
+    size = common.read_size(text)
+    try:
+        parse_ratio((size[1], size[0]))
+    except ArgumentError:
+        raise ArgumentError(f"--size {text} is not a shape between 1:100 and 100:1, such as 1200x630") from None
+    return size
 
 
 def _point(focus: str | None) -> tuple[float, float] | None:
@@ -165,7 +177,7 @@ def _print(label: str, found: "dict[Wish, list[Crop]]", written: list[Document])
     files = [f" -> {facts['file']}" for facts in written] or [""] * len(found)
     for (wish, windows), file in zip(found.items(), files, strict=True):
         for index, window in enumerate(windows):
-            show(printable(f"{label} {wish.text}: {_line(window)}{'' if index else file}"))
+            show(printable(f"{label} {wish.text}: {_line(window, index == 0)}{'' if index else file}"))
 
 
 def _listed(found: "dict[Wish, list[Crop]]") -> list[Document]:
@@ -209,17 +221,18 @@ def _srcset(written: Sequence[Document]) -> str:
     return ", ".join(f"{Path(facts['file']).name} {facts['width']}w" for facts in ordered)
 
 
-def _line(crop: "Crop") -> str:
+def _line(crop: "Crop", best: bool) -> str:
     left, top, right, bottom = crop.box
     x, y = crop.focal_point
     place = f"{format_size((bottom - top, right - left))}+{left}+{top}"
-    return f"{place} keeps {crop.mass:.0%} ({_gain(crop.gain)}), focal point ({x:.0f}, {y:.0f})"
+    # Only the best window is free to be in the middle: the others have to stay away from it.
+    compared = f" ({_gain(crop)})" if best else ""
+    return f"{place} keeps {crop.mass:.0%} of the attention{compared}, focal point ({x:.0f}, {y:.0f})"
 
 
-def _gain(gain: float) -> str:
-    points = round(100 * gain)
-    return (
-        "as much as the middle"
-        if points == 0
-        else f"{common.counted(abs(points), 'point')} {'more' if points > 0 else 'less'} than the middle"
-    )
+def _gain(crop: "Crop") -> str:
+    points = round(100 * crop.gain)
+    if points == 0:
+        return "as much as the middle"
+    reason = ", to leave a head whole" if crop.for_head else ""
+    return f"{common.counted(abs(points), 'point')} {'more' if points > 0 else 'less'} than the middle{reason}"

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fastgaze.app.cli.common import Json, complete_models, note, out, print_json, progress, refuse_stdout, report, say
+from fastgaze.app.cli.common import (
+    Json,
+    complete_models,
+    note,
+    out,
+    print_json,
+    progress,
+    read_size,
+    refuse_stdout,
+    report,
+    say,
+)
 from fastgaze.core.errors import ArgumentError
-from fastgaze.core.sizes import parse_size
 
 if TYPE_CHECKING:
     from fastgaze.evaluation.evaluate import Evaluation
@@ -72,7 +82,7 @@ def evaluate(
         raise ArgumentError(f"none of the {len(fixations)} images of {data} is held out; leave out --held-out")
     if limit is not None and limit < len(chosen):
         chosen = chosen[np.linspace(0, len(chosen) - 1, limit).astype(int)]
-    working = parse_size(size) if size else None
+    working = read_size(size) if size else None
     with progress() as bar:
 
         def track(items: Iterable[int]) -> Iterable[int]:
@@ -141,7 +151,7 @@ def submit(
 
     if center_bias not in BIASES:
         raise ArgumentError(f"--center-bias {center_bias!r} is none of {', '.join(BIASES)}")
-    working = parse_size(size) if size else None
+    working = read_size(size) if size else None
     opened = open_model(model, resized=working is not None, threads=threads)
     with progress() as bar:
 

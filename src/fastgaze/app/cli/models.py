@@ -74,7 +74,8 @@ def describe(model: str, size: tuple[int, int]) -> Document:
     elif model.endswith(".safetensors"):
         spec, record = _read_checkpoint(model)
     else:
-        metadata = zoo.describe(model)
+        others = f"that of a .safetensors checkpoint, or an architecture ({', '.join(architectures())})"
+        metadata = zoo.describe(model, others=others)
         spec, record = spec_from_json(metadata["spec"]), metadata
     layers = cost.layers(spec, size)
     return {

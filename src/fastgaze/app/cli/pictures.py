@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from fastgaze.runtime.gazemap import GazeMap
     from fastgaze.runtime.predictor import Predictor
     from fastgaze.runtime.regions import Region
+
+MOST_BESIDE = 1000
+"""Pictures found in folders whose results are written beside them: nobody wants that in the whole of a disk."""
 
 Images = Annotated[
     list[str],
@@ -45,7 +48,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         help="Folder for the results, or a file for that of one picture, or - for stdout. By default they lie beside "
-        "each picture."
+        f"each picture; where folders hold more than {MOST_BESIDE:,} pictures, it must be given."
     ),
 ]
 
@@ -135,10 +138,21 @@ def file_of(out: Path | None, kinds: Collection[str]) -> Path | None:
     return out
 
 
-def find_jobs(images: list[str], out: Path | None, file: Path | None = None) -> list[Job]:
+class _Place(NamedTuple):
+    """Where a picture is."""
+
+    path: str
+    root: Path
+    """The folder that the paths of results are relative to."""
+    in_folder: bool = False
+    """Whether a folder was named that holds the picture, and not the picture itself."""
+
+
+def find_jobs(images: list[str], out: Path | None, file: Path | None = None, beside: bool = False) -> list[Job]:
     """Every picture that the arguments name, once, in order, with the place of its results.
 
-    file: what ``file_of`` gave for ``out``.
+    file: what ``file_of`` gave for ``out``. beside: without ``out``, results are written beside their pictures; then
+    at most ``MOST_BESIDE`` pictures may come from folders.
     """
     if file is not None:
         return [_one_job(find_jobs(images, None), file)]
@@ -146,17 +160,27 @@ def find_jobs(images: list[str], out: Path | None, file: Path | None = None) -> 
         return [replace(job, stem=None) for job in find_jobs(images, None)]
     if out is not None and out.exists() and not out.is_dir():
         raise ArgumentError(f"--out {out} is a file; give a folder for the results")
-    found: dict[str, tuple[str, Path]] = {}
-    for path, root in (place for argument in images for place in _expand(argument, out)):
-        found.setdefault(path if path == STANDARD_STREAM else os.path.abspath(path), (path, root))
-    paths = [path for path, _ in found.values()]
-    stems = _distinct(paths, [_stem(Path(path), root, out) for path, root in found.values()])
+    found: dict[str, _Place] = {}
+    for place in (place for argument in images for place in _expand(argument, out)):
+        found.setdefault(place.path if place.path == STANDARD_STREAM else os.path.abspath(place.path), place)
+    if beside and out is None:
+        _check_number(sum(place.in_folder for place in found.values()))
+    paths = [place.path for place in found.values()]
+    stems = _distinct(paths, [_stem(Path(place.path), place.root, out) for place in found.values()])
     return [
         Job(path, path, stem)
         if path != STANDARD_STREAM
         else Job("stdin", sys.stdin.buffer.read(), None if out is None else out / "stdin")
         for path, stem in zip(paths, stems, strict=True)
     ]
+
+
+def _check_number(in_folders: int) -> None:
+    if in_folders > MOST_BESIDE:
+        raise ArgumentError(
+            f"the folders hold {in_folders:,} pictures, and results are written beside at most {MOST_BESIDE:,}; "
+            "give --out FOLDER for the results, or name fewer pictures"
+        )
 
 
 def _one_job(jobs: list[Job], file: Path) -> Job:
@@ -209,18 +233,18 @@ def _stem(path: Path, root: Path, out: Path | None) -> Path:
     return folder / path.stem
 
 
-def _expand(argument: str, out: Path | None) -> Iterator[tuple[str, Path]]:
-    """Yield (picture, folder that result paths are relative to) for a file, a folder, a glob or -."""
+def _expand(argument: str, out: Path | None) -> Iterator[_Place]:
+    """The pictures of a file, a folder, a glob or -."""
     if argument == STANDARD_STREAM:
-        yield STANDARD_STREAM, Path()
+        yield _Place(STANDARD_STREAM, Path())
     elif os.path.isdir(argument):
-        found = [(str(path), Path(argument)) for path in _inside(argument, out)]
+        found = [_Place(str(path), Path(argument), in_folder=True) for path in _inside(argument, out)]
         # An empty folder is reported like a bad picture, so that no argument goes unanswered.
-        yield from found or [(argument, Path(argument).parent)]
+        yield from found or [_Place(argument, Path(argument).parent)]
     elif not os.path.lexists(argument) and (matches := sorted(glob.glob(argument, recursive=True))):
         yield from (place for match in matches for place in _expand(match, out))
     else:
-        yield argument, Path(argument).parent
+        yield _Place(argument, Path(argument).parent)
 
 
 def _inside(folder: str, out: Path | None) -> Iterator[Path]:

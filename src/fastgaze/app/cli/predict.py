@@ -13,7 +13,7 @@ from fastgaze.app.cli import common, pictures
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import HEAT_MAP, printable, write_whole
 from fastgaze.core.jsonable import Json
-from fastgaze.core.sizes import Size, parse_size, shrunk
+from fastgaze.core.sizes import Size, shrunk
 from fastgaze.runtime.regions import FIXATIONS
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ def predict(
     """
     from fastgaze.runtime.regions import check_pictures, parse_regions
 
-    map_size = None if size is None else parse_size(size)
     predictor = pictures.load_model(model, engine, threads)
+    map_size = None if size is None else common.read_size(size)
     file = pictures.file_of(out, KINDS)
     formats = _parse_formats(format, file)
     bias = pictures.read_bias(center_bias)
-    jobs = pictures.find_jobs(images, out, file)
+    jobs = pictures.find_jobs(images, out, file, beside=True)
     regions = parse_regions(region or [])
     check_pictures(regions, len(jobs))
     piped = pictures.goes_to_stdout(jobs, out, json)

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgaze.app.cli.common import Json, complete_models, note, print_result
+from fastgaze.app.cli.common import Json, complete_models, note, print_result, read_size
 from fastgaze.app.cli.workshop import RunFolder, training_bar
 from fastgaze.core.errors import ArgumentError, require
-from fastgaze.core.sizes import parse_size
 
 if TYPE_CHECKING:
     from fastgaze.training.finetune import OwnSettings
@@ -75,7 +74,7 @@ def train(
 
     begin = Start(start) if architecture is None else Start(None, architecture, str(backbone))
     rate = learning_rate or (_FRESH if start is None else _TUNING)
-    settings = _settings(begin.network is None, steps, rate, batch, parse_size(size), validation_share, prune_to)
+    settings = _settings(begin.network is None, steps, rate, batch, read_size(size), validation_share, prune_to)
 
     fixations = formats.load(layout, data)
     with training_bar(out_folder.name) as report:

@@ -12,7 +12,7 @@ from fastgaze.app.cli.common import Json, counted, limit_blas, print_json, progr
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.files import write_whole
 from fastgaze.core.jsonable import Document
-from fastgaze.core.sizes import Size, format_size, parse_size
+from fastgaze.core.sizes import Size, format_size
 
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="A video that FFmpeg can read.", show_default=False)]
 Smooth = Annotated[
@@ -107,7 +107,7 @@ def reframe(
     limit_blas(threads)
     from fastgaze.runtime import video as library
 
-    wanted = None if size is None else parse_size(size)
+    wanted = None if size is None else _even(common.read_size(size))
     shape = _shape(ratio, wanted)
     with library.Reader(source) as reader:
         total = reader.expected_frames
@@ -128,6 +128,15 @@ def reframe(
     else:
         window = f"a window of {format_size(found.window)} in {format_size(found.size)}"
         report(f"{target}: {counted(found.frames, 'frame')}, {counted(len(found.shots), 'shot')}, {window}")
+
+
+def _even(size: Size) -> Size:
+    if size[0] % 2 or size[1] % 2:
+        nearest = format_size((max(size[0] & ~1, 2), max(size[1] & ~1, 2)))
+        raise ArgumentError(
+            f"--size {format_size(size)} has an odd side; the encoder needs even ones, such as {nearest}"
+        )
+    return size
 
 
 def _shape(ratio: str | None, size: Size | None) -> float:

@@ -22,7 +22,7 @@ from fastgaze.app.server.limits import (
     amount,
     bad_option,
 )
-from fastgaze.app.server.options import Options, parse_request
+from fastgaze.app.server.options import Options, check_focus, parse_request
 from fastgaze.app.server.turns import QUICK_SECONDS
 from fastgaze.app.server.wire import Task
 from fastgaze.core.encoding import encode_png
@@ -33,7 +33,7 @@ from fastgaze.core.pictures import Picture, open_picture
 from fastgaze.core.sizes import Size, format_size, shrunk
 from fastgaze.runtime import render
 from fastgaze.runtime.compare import COLUMN, MOST_PICTURES, Comparison, names_of
-from fastgaze.runtime.cutting import Cutter, is_animated, pixels_needed
+from fastgaze.runtime.cutting import is_animated, pixels_needed
 from fastgaze.runtime.gazemap import DISPLAY, GazeMap
 from fastgaze.runtime.predictor import Predictor
 from fastgaze.runtime.regions import boxes_in, check_pictures, parse_region
@@ -252,12 +252,13 @@ def gaze(predictor: Predictor, picture: Picture, options: Options, limits: Limit
 
 def crop(predictor: Predictor, picture: Picture, options: Options, limits: Limits) -> JobResult | Document:
     """The answer of ``POST /v1/crop``: windows, or the best one as a picture."""
+    check_focus(options, picture.size)
     cuts = [] if options.format == "json" else [(options.ratios[0], options.size)]
     found = predictor.look(picture, pixels_needed(picture.size, cuts)).at(None, options.center_bias)
     if options.format == "json":
         return _facts(found, options)
     try:
-        made = Cutter(picture).cut(found.crop(options.ratios[0])[0].box, options.size, options.format)
+        made = found.cut(options.ratios[0], options.size, options.focus, options.format)
     except ArgumentError as error:  # options were checked, so that only the number of frames can be too large
         message = "all frames together have too many pixels; ask for a smaller size"
         raise ApiError(413, "too_many_pixels", message) from error
@@ -285,7 +286,7 @@ def compare(
 
 def _facts(found: GazeMap, options: Options) -> Document:
     boxes = _boxes(found, options)
-    return found.to_json(options.peaks, options.ratios, options.n, boxes, options.fixations)
+    return found.to_json(options.peaks, options.ratios, options.n, boxes, options.fixations, options.focus)
 
 
 def _boxes(found: GazeMap, options: Options) -> dict[str, tuple[float, float, float, float]]:

@@ -9,6 +9,7 @@ from fastgaze.app.server.options import (
     COMPARE_OPTIONS,
     CROP_FORMATS,
     CROP_OPTIONS,
+    FOCUS,
     FORMATS,
     GAZE_OPTIONS,
     MOST_PEAKS,
@@ -150,13 +151,18 @@ def _crop_options(limits: Limits) -> dict[str, tuple[str, Document]]:
     """Those that mean something else when a window is asked for."""
     return {
         "format": (
-            "json: the windows. Others: the best window as a picture; keep: in the format that was sent.",
+            "json: the windows. Others: the best window as a picture; keep: in the format that was sent. jpg is jpeg.",
             {"type": "string", "enum": list(CROP_FORMATS), "default": "json"},
         ),
         "size": (
             f"WIDTHxHEIGHT of the picture that is sent back, at most {limits.map_pixels / 1e6:g} megapixels; "
             "that of the window by default. Without ratio, the window has this shape.",
             {"type": "string", "pattern": "^[0-9]{1,6}[xX][0-9]{1,6}$", "examples": ["1200x630"]},
+        ),
+        "focus": (
+            "X,Y of a point of the upright picture, in pixels: the largest window of every ratio with this point as "
+            "near to its middle as the picture allows, instead of the best ones. Not together with n above 1.",
+            {"type": "string", "pattern": f"^{FOCUS}$", "examples": ["40,30"]},
         ),
     }
 

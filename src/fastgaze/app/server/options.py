@@ -8,7 +8,7 @@ from fastgaze.app.server.limits import LONGEST_MAP_SIDE, ApiError, Limits, bad_o
 from fastgaze.core.center_bias import BIASES, KINDS, NamedBias
 from fastgaze.core.errors import ArgumentError
 from fastgaze.core.jsonable import Document
-from fastgaze.core.sizes import Size
+from fastgaze.core.sizes import Size, format_size
 from fastgaze.runtime.card import ModelCard
 from fastgaze.runtime.crop import parse_ratio
 from fastgaze.runtime.regions import FIXATIONS, MOST_FIXATIONS, checked_regions, parse_region
@@ -29,16 +29,18 @@ GAZE_OPTIONS = (
     "region",
     "fixations",
 )
-CROP_OPTIONS = ("model", "format", "size", "center_bias", "ratio", "n")
+CROP_OPTIONS = ("model", "format", "size", "center_bias", "ratio", "n", "focus")
 COMPARE_OPTIONS = ("model", "format", "center_bias", "peaks", "style", "ratio", "n", "region", "fixations")
 FORMATS = ("json", "png", "overlay", "npy")
-CROP_FORMATS = ("json", "keep", "jpeg", "png", "webp")
+CROP_FORMATS = ("json", "keep", "jpeg", "jpg", "png", "webp")
 """Of ``/v1/crop``: windows as facts, or the best one as a picture, in the format of the source or in another."""
 COMPARE_FORMATS = ("json", "overlay")
 """Of ``/v1/compare``: facts, or the pictures side by side as one."""
 MOST_PEAKS = 20
 MOST_WINDOWS = 10
 MOST_RATIOS = 12
+FOCUS = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*,\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)"
+"""X,Y of a point, neither below 0."""
 MOST_STRETCH = 0.02
 """Of a window whose ratio and size are both given: 1200x628 is what many mean by 1.91:1."""
 
@@ -69,12 +71,15 @@ class Options:
     """Boxes whose attention is measured, as ``runtime.regions`` reads them."""
     fixations: int = FIXATIONS
     """Within which the chance that a region is seen is given."""
+    focus: tuple[float, float] | None = None
+    """(x, y), in pixels of the upright picture: the point that windows are put around."""
 
     @classmethod
     def from_json(cls, facts: Document) -> "Options":
         """From what ``dataclasses.asdict`` gave, after its way through JSON, which knows lists but no tuples."""
-        size = facts["size"] and (facts["size"][0], facts["size"][1])
-        return cls(**{**facts, "size": size, "ratios": tuple(facts["ratios"]), "regions": tuple(facts["regions"])})
+        tuples = {name: facts[name] and tuple(facts[name]) for name in ("size", "focus")}
+        tuples |= {name: tuple(facts[name]) for name in ("ratios", "regions")}
+        return cls(**{**facts, **tuples})
 
 
 OPTIONS = {
@@ -108,7 +113,11 @@ def biases_of(models: Sequence[ModelCard]) -> dict[str, NamedBias]:
 
 def _shaped(options: Options) -> Options:
     """Options of ``/v1/crop`` with the shape that a size stands for; 400 where a picture would have no one shape."""
+    if options.format == "jpg":
+        options = replace(options, format="jpeg")
     height, width = options.size or (0, 0)
+    if options.focus is not None and options.n > 1:
+        raise bad_option(f"with focus there is one window for every ratio, not n={options.n}; leave out one of them")
     if not options.ratios and not options.size:
         raise bad_option("nothing says what to cut; add ratio=16:9 or size=1200x630")
     if not options.ratios:
@@ -153,6 +162,7 @@ def parse_options(
         n=_whole(values, "n", 1, MOST_WINDOWS),
         regions=_regions([value for name, value in fields if name == "region"]),
         fixations=_whole(values, "fixations", FIXATIONS, MOST_FIXATIONS),
+        focus=_focus(values.get("focus")),
     )
 
 
@@ -203,6 +213,22 @@ def _size(text: str | None, limits: Limits) -> Size | None:
             f"and at most {limits.map_pixels} pixels"
         )
     return height, width
+
+
+def _focus(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(FOCUS, text)
+    if match is None:
+        raise bad_option(f"focus={shown(text)} is not X,Y in pixels of the upright picture, such as 640,360")
+    return float(match[1]), float(match[2])
+
+
+def check_focus(options: Options, size: Size) -> None:
+    """400 for a focus outside a picture of ``size`` (height, width)."""
+    if options.focus is not None and not (options.focus[0] <= size[1] and options.focus[1] <= size[0]):
+        x, y = options.focus
+        raise bad_option(f"focus={x:g},{y:g} is outside the picture, which has {format_size(size)} pixels")
 
 
 def _ratios(text: str | None) -> tuple[str, ...]:

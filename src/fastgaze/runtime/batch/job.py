@@ -20,6 +20,8 @@ _PATHS = "_paths-{:04d}.parquet"
 _SHARD = "part-{:04d}-{:06d}.parquet"
 LISTS = (".txt", ".lst")
 COLUMN = "path"
+MOST_CELLS = 1_000_000
+"""Of the log density that is kept in a row."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class BatchOptions:
         for name, value, most in (("peaks", self.peaks, 64), ("crops", self.crops, 64), ("shard", self.shard, 100_000)):
             if not 1 <= value <= most:
                 raise ArgumentError(f"{name}={value} is not between 1 and {most}")
-        if self.density is not None and not 1 <= self.density[0] * self.density[1] <= 1_000_000:
+        if self.density is not None and not 1 <= self.density[0] * self.density[1] <= MOST_CELLS:
             raise ArgumentError(f"density {self.density} is not (height, width) with at most a million cells")
 
     def to_json(self) -> dict[str, Json]:
