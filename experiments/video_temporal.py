@@ -58,6 +58,8 @@ class Watched:
     gaze: Gaze
     saliency: npt.NDArray[np.float32]
     """Of every frame, (n, h, w)."""
+    screen: Values
+    """How likely every frame is one of a screen, (n,)."""
     grey: npt.NDArray[np.float32]
     """Every eighth pixel of every frame at the working size, (n, h, w)."""
     times: Values
@@ -87,17 +89,19 @@ def keep(gaze: Gaze, predictor: Predictor, folder: Path) -> Watched:
     if not path.exists():
         with Reader(gaze.path, threads=1) as reader:
             seen = [
-                (item.view.saliency, item.rgb[::8, ::8].mean(axis=2), item.time, item.cut, item.view.working)
+                (item.view.saliency, item.view.screen, item.rgb[::8, ::8].mean(axis=2), item.time, item.cut)
                 for item in watch(reader.frames(), predictor, Watch(), Clock())
             ]
-        saliency, grey, times, cuts, working = zip(*seen, strict=True)
+        saliency, screen, grey, times, cuts = zip(*seen, strict=True)
+        working = predictor.card.working_size(gaze.size)
         folder.mkdir(parents=True, exist_ok=True)
-        np.savez(path, saliency=saliency, grey=grey, times=times, cuts=cuts, working=working[0])
+        np.savez(path, saliency=saliency, screen=screen, grey=grey, times=times, cuts=cuts, working=working)
         print(f"watched {gaze.name}", flush=True)
     with np.load(path) as kept:
         working = (int(kept["working"][0]), int(kept["working"][1]))
         grey = kept["grey"].astype(np.float32)
-        return Watched(gaze, kept["saliency"].astype(np.float32), grey, kept["times"], kept["cuts"], working)
+        saliency = kept["saliency"].astype(np.float32)
+        return Watched(gaze, saliency, kept["screen"], grey, kept["times"], kept["cuts"], working)
 
 
 def smoothed(values: npt.NDArray[np.float32], watched: Watched, seconds: float) -> npt.NDArray[np.float32]:
@@ -126,9 +130,11 @@ def ours(watched: Watched, predictor: Predictor, seconds: float, strength: float
     """Log densities of the moments, smoothed over time and raised where something moves."""
     saliency = watched.saliency + np.float32(strength) * cues(watched) if strength else watched.saliency
     saliency, card = smoothed(saliency, watched, seconds), predictor.card
-    bias = tail.make_bias(card.center_bias)
+    assert card.kinds is not None
+    biases = [tail.bias_of_kind(card.kinds, float(screen)) for screen in watched.screen]
     fields = (
-        tail.Field(saliency[index], watched.working, card.sigma, bias, card.temperature) for index in watched.moments()
+        tail.Field(saliency[index], watched.working, card.sigma, biases[index], card.temperature)
+        for index in watched.moments()
     )
     return [normalised(field.log_density(watched.grid).astype(np.float64)) for field in fields]
 

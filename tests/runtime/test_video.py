@@ -14,9 +14,10 @@ import pytest
 from PIL import Image
 
 import fastgaze
+from fastgaze.app.demo import EXAMPLES
 from fastgaze.core.errors import ArgumentError, DataError
 from fastgaze.core.progress import Clock
-from fastgaze.runtime.predictor import Predictor
+from fastgaze.runtime.predictor import Predictor, load
 from fastgaze.runtime.video import Reader, Watch, maps, render
 from fastgaze.runtime.video.overlay import Painter, plane
 from fastgaze.runtime.video.watch import watch
@@ -45,6 +46,17 @@ def test_a_frame_is_predicted_as_the_same_picture_is(clip: Path, bright: Predict
     _, gaze = next(maps(clip, bright))
     alone = bright.predict(decoded(clip)[0])
     assert np.abs(np.exp(gaze.log_density) - alone.density).max() < 0.03 * alone.density.max()
+
+
+def test_a_large_frame_is_as_soft_as_a_photograph_for_a_model_that_learned_from_soft_ones(tmp_path: Path) -> None:
+    model = load("default", threads=1)
+    photograph = np.asarray(Image.open(EXAMPLES / "astronaut.jpg").convert("RGB"))
+    write_clip(tmp_path / "still.mkv", [photograph] * 2, sound=None, pixel_format="yuv444p")
+    wanted = model.look(photograph)
+    with Reader(tmp_path / "still.mkv") as reader:
+        view = next(iter(watch(reader.frames(), model, Watch(), Clock()))).view
+    assert np.abs(view.saliency - wanted.saliency).mean() < 0.05 * wanted.saliency.std()
+    assert view.screen == pytest.approx(wanted.screen, abs=0.02)
 
 
 def test_public_name_yields_maps_of_the_size_asked_for(clip: Path, bright_file: Path) -> None:

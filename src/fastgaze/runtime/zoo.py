@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastgaze.core.center_bias import KINDS
 from fastgaze.core.errors import ModelError
 from fastgaze.core.files import replacing
 from fastgaze.core.jsonable import Document, Json
@@ -169,7 +170,7 @@ def _facts(path: Path, card: ModelCard) -> dict[str, Json]:
 
 
 def describe(name: str | Path, folder: Path = BUNDLED, others: str = "") -> Document:
-    """Facts of a bundled name or an .onnx path: the card, the spec as one line of JSON, without the bias grid.
+    """Facts of a bundled name or an .onnx path: the card, the spec as one line of JSON, without grids and weights.
 
     others: see ``find``.
     """
@@ -178,6 +179,7 @@ def describe(name: str | Path, folder: Path = BUNDLED, others: str = "") -> Docu
     facts = card.to_json()
     del facts["center_bias"]
     return facts | {
+        "kinds": None if card.kinds is None else list(KINDS),
         "spec": json.dumps(dict(card.spec), sort_keys=True),
         "file": str(path),
         "bytes": path.stat().st_size,

@@ -45,7 +45,7 @@ def roi(
     interval: Annotated[float, typer.Option(help="Seconds for which a map holds, with --format ffmpeg.")] = 1.0,
     model: Model = None,
     smooth: Smooth = 0.2,
-    motion: Moving = 0.25,
+    motion: Moving = 0.5,
     every: Every = 1,
     threads: AllThreads = None,
 ) -> None:

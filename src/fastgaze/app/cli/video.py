@@ -42,7 +42,7 @@ def video(
     ] = "overlay",
     opacity: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the heat map at its highest point.")] = 0.7,
     smooth: Smooth = 0.2,
-    motion: Moving = 0.25,
+    motion: Moving = 0.5,
     every: Every = 1,
     preset: Annotated[str, typer.Option(help="Preset of x264, from ultrafast to slow.")] = "superfast",
     crf: Annotated[float, typer.Option(help="Quality of x264, from 0 (best) to 51.")] = 23,

@@ -24,7 +24,7 @@ Pixels = npt.NDArray[np.uint8]
 
 SMOOTH = 0.2
 """Seconds; with ``MOTION`` what predicts recorded gaze best (``python -m experiments.video_temporal``)."""
-MOTION = 0.25
+MOTION = 0.5
 _MOST_MOTION = 10
 # Pixels along the longer side that are enough to find cuts.
 _CUT_SIDE = 256
@@ -161,8 +161,9 @@ def _interpolated(frames: Iterable[_Scaled], predictor: Predictor, how: Watch, c
             waiting.append(item)
             continue
         with clock("network"):
-            pixels = prepare(item.rgb, (item.rgb.shape[0], item.rgb.shape[1]), predictor.card)
-            now = predictor.see(pixels, frame_size(item.frame))
+            size = frame_size(item.frame)
+            pixels = prepare(item.rgb, (item.rgb.shape[0], item.rgb.shape[1]), predictor.card, size)
+            now = predictor.see(pixels, size)
         if how.motion:
             with clock("motion"):
                 shape = (now.saliency.shape[0], now.saliency.shape[1])
