@@ -33,15 +33,18 @@ def reopen(source: str | Path) -> tuple[GazeModel, TrainingRecord]:
             f"{path.name} is a {card.precision} {spec.architecture}; only fp32 exports of gaze networks can be "
             "trained further: give the checkpoint (.safetensors) that it was exported from"
         )
-    _fill(model, content, path)
+    fill(model, content, path)
     _restore_tail(model, card)
     data = (card.data,) if card.data else ()
     details: dict[str, Json] = {"model": card.name, "scores": dict(card.scores)}
     return model.eval(), TrainingRecord("exported", spec.architecture, card.working_size.pixels, data, details=details)
 
 
-def _fill(model: GazeModel, content: bytes, path: Path) -> None:
-    """Parameters in the order of the graph, which is that in which the modules run."""
+def fill(model: GazeModel, content: bytes, path: Path) -> None:
+    """Copy the parameters of an ONNX file into ``model``, a network of the same widths; ``path`` names it in errors.
+
+    They are in the order of the graph, which is that in which the modules run.
+    """
     onnx = require("onnx", "train")
     graph = onnx.load_from_string(content).graph
     stored = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}

@@ -23,7 +23,7 @@ from fastgaze.runtime.engines import Engine, make_engine
 from fastgaze.runtime.resize import prepare
 
 FILE = zoo.BUNDLED / "parts" / "heads.onnx"
-LIKELY = 0.7
+LIKELY = 0.6
 """Cells of at least this value form heads."""
 OUTLINE = 0.5
 """Where the value falls below this, a head ends: a crown or a chin in part of a cell still counts."""

@@ -15,7 +15,7 @@
  */
 
 /** Cells of at least this value form heads. */
-const LIKELY = 0.7;
+const LIKELY = 0.6;
 /** Where the value falls below this, a head ends. */
 const OUTLINE = 0.5;
 /** Share of the picture that all heads together must have to count in full. */
