@@ -23,7 +23,7 @@ Values = npt.NDArray[np.float64]
 MOVE = 0.25
 """Attention times seconds that a move across the length of the frame has to gain. This and ``MIDDLE`` are what keeps
 the most recorded fixations (``python -m experiments.video_reframe``)."""
-MIDDLE = 0.3
+MIDDLE = 0.2
 """Share of the attention that is expected around the middle, whatever the network says."""
 SPREAD = 0.12
 """Lengths of the frame."""
