@@ -93,7 +93,8 @@ def test_a_map_without_its_picture_knows_no_heads(astronaut: GazeMap) -> None:
 def test_on_a_plain_colour_nothing_is_gained() -> None:
     plain = load(threads=1).predict(np.full((600, 800, 3), 200, np.uint8))
     for ratio in ("2:1", "1:1", "9:16"):
-        assert plain.crop(ratio)[0].gain == pytest.approx(0, abs=0.015)  # people look a little above the middle
+        # People look a little above the middle, and a plain picture could be an empty page.
+        assert plain.crop(ratio)[0].gain == pytest.approx(0, abs=0.02)
 
 
 def test_the_best_window_comes_as_a_file_of_the_size_asked_for(astronaut: GazeMap) -> None:
