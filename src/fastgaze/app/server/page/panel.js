@@ -84,8 +84,9 @@ export function showWindows(windows, photo, size, chosen, onChoose) {
   const names = ["Best window", "Second", "Third"];
   const rows = windows.map((window, index) => {
     const kept = make("small", "", `keeps ${share(window.mass)} of the attention`);
-    const middle = make("small", "", `the middle keeps ${share(window.mass - window.gain)}`);
-    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept, middle);
+    const text = make("span", "", make("b", "", names[index] ?? `Window ${index + 1}`), kept);
+    // The others have to stay away from the best one, so that the middle says nothing about them.
+    if (index === 0) text.append(make("small", "", `the middle keeps ${share(window.mass - window.gain)}`));
     const body = make("span", "", make("span", "thumb", thumbnail(photo, size, window.box)), text);
     return make("label", "candidate", radio("window", String(index), index === chosen, (value) => onChoose(Number(value))), body);
   });
