@@ -44,7 +44,7 @@ BAND = 0.03
 """Width of the band along a cutting edge, relative to the window's shorter side."""
 EDGE = 0.1
 """Attention that a window may lose for each unit that its edges do not cut."""
-HEAD = 0.34
+HEAD = 0.36
 """Attention that a window may lose to leave all heads whole."""
 BLUR = 0.08
 """How exactly the edges of a head are known, relative to its size."""

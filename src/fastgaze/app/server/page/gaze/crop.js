@@ -37,7 +37,7 @@ const BAND = 0.03;
 /** Attention that a window may lose for each unit that its edges do not cut. */
 const EDGE = 0.1;
 /** Attention that a window may lose to leave all heads whole. */
-const HEAD = 0.34;
+const HEAD = 0.36;
 /** How exactly the edges of a head are known, relative to its size. */
 const BLUR = 0.08;
 const PLACES = 64;
