@@ -26,12 +26,7 @@ COUNTS = 0.3
 
 def darkened(pixels: npt.NDArray[np.uint8], face: Face, light: float) -> npt.NDArray[np.uint8]:
     """RGB (h, w, 3) with the face at a share of its light."""
-    height, width = pixels.shape[:2]
-    y, x = (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width
-    down = (y - face.top - face.height / 2) / (0.6 * face.height)
-    across = (x - face.left - face.width / 2) / (0.6 * face.width)
-    distance = down[:, None] ** 2 + across[None, :] ** 2
-    inside = 1 / (1 + np.exp(np.minimum(8 * (distance - 1), 50)))
+    inside = face.ellipse((pixels.shape[0], pixels.shape[1]))
     return np.asarray((pixels * (1 - inside * (1 - light))[:, :, None]).round(), np.uint8)
 
 

@@ -70,6 +70,15 @@ class Face:
         top, bottom = self.top - above * self.height, self.top + (1 + below) * self.height
         return max(left, 0.0), max(top, 0.0), min(right, 1.0), min(bottom, 1.0)
 
+    def ellipse(self, size: Size) -> Values:
+        """How far each pixel of a picture of ``size`` lies in the face, 0..1: an ellipse with soft edges, (h, w)."""
+        y, x = ((np.arange(n) + 0.5) / n for n in size)
+        down = (y - self.top - self.height / 2) / (0.6 * self.height)
+        across = (x - self.left - self.width / 2) / (0.6 * self.width)
+        distance = down[:, None] ** 2 + across[None, :] ** 2
+        inside: Values = 1 / (1 + np.exp(np.minimum(8 * (distance - 1), 50)))
+        return inside
+
 
 @dataclass(frozen=True, eq=False)
 class Photo:

@@ -7,7 +7,7 @@ has to know which of the two it sees. Its network knows already: a logistic regr
 deepest feature maps tells the two apart. ``experiments.ship`` fits it for every file that ships, on pictures that the
 network learned from (one of four of SALICON's), photographs and screens having the same weight together. It sees every
 picture whole and cut to another shape, and photographs also drawn, noisy, framed and so on (``training.variants``):
-without these, most drawings, patterns and wide photographs passed for screens. Its answer is that for pictures of which
+without these, many drawings, patterns and wide photographs passed for screens. Its answer is that for pictures of which
 one in five is a screen, so that in doubt a picture is a photograph.
 
 Here it is scored: how many pictures of each set are told right, and how many bits per fixation a prediction gains over

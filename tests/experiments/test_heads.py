@@ -9,8 +9,9 @@ import torch
 
 from experiments import crop_prices
 from experiments.crops import informed, judged_heads
+from experiments.dark_faces import darkened
 from experiments.faces import CHOSEN, LEARNED, REPORTED, SETS, Face, Photo, part_of, read_faces
-from experiments.heads import View, batches
+from experiments.heads import View, _darker, batches
 from fastgaze.app.demo import EXAMPLES
 from fastgaze.runtime.crop import HEAD, Integral
 
@@ -53,6 +54,20 @@ def test_a_view_stays_inside_its_picture_and_knows_where_the_face_is(seed: int) 
     middle = seen.left + seen.width / 2
     there = view.left + (1 - middle if view.mirrored else middle) * (view.right - view.left)
     assert there == pytest.approx(ASTRONAUT.left + ASTRONAUT.width / 2)
+
+
+def test_faces_are_darkened_and_nothing_else() -> None:
+    light = np.full((100, 200, 3), 200, np.uint8)
+    dark = darkened(light, ASTRONAUT, 0.25)
+    middle = int(100 * (ASTRONAUT.top + ASTRONAUT.height / 2)), int(200 * (ASTRONAUT.left + ASTRONAUT.width / 2))
+    assert np.abs(dark[middle].astype(int) - 50).max() <= 1
+    assert np.array_equal(dark[60:], light[60:])
+    view = torch.full((3, 100, 200), 0.8)
+    some = [_darker(view, [ASTRONAUT], np.random.default_rng(seed)) for seed in range(40)]
+    depths = [float(image[1][middle]) for image in some]
+    assert 5 < sum(depth < 0.79 for depth in depths) < 30
+    assert min(depths) >= 0.2 - 0.01
+    assert all(torch.allclose(image[:, 60:], view[:, 60:]) for image in some)
 
 
 def test_heads_are_marked_where_they_are_seen() -> None:

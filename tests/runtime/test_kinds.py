@@ -99,6 +99,8 @@ def test_the_probability_is_logistic_and_does_not_overflow() -> None:
         assert kinds.is_screen(np.array(summary, np.float32)) == pytest.approx(expected)
     assert kinds.is_screen(np.array([1e6, 0], np.float32)) == 1
     assert kinds.is_screen(np.array([-1e6, 0], np.float32)) == 0
+    huge = replace(kinds, weights=np.array([3e38, -3e38], np.float32))
+    assert huge.is_screen(np.array([3e38, 3e38], np.float32)) == pytest.approx(1 / (1 + np.exp(-0.5)))
 
 
 def test_between_two_frames_the_kind_changes_as_slowly_as_the_map() -> None:

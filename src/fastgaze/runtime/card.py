@@ -63,7 +63,8 @@ class Kinds:
 
     def is_screen(self, summary: npt.NDArray[np.float32]) -> float:
         """How likely the picture with this ``summary`` (k,) is a screen, 0..1."""
-        logit = float(self.weights @ summary) + self.offset
+        # In float64 no finite weights overflow: a file may say anything.
+        logit = float(self.weights.astype(np.float64) @ summary) + self.offset
         return 0.5 + 0.5 * math.tanh(logit / 2)
 
     def center_bias(self, screen: float) -> npt.NDArray[np.float64]:
